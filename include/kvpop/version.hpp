@@ -1,0 +1,5 @@
+#pragma once
+
+#define KVPOP_VERSION_MAJOR 0
+#define KVPOP_VERSION_MINOR 1
+#define KVPOP_VERSION_PATCH 0
