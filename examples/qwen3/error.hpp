@@ -1,6 +1,8 @@
 #pragma once
 
 #include <stdexcept>
+#include <string>
+#include <string_view>
 
 namespace qwen3 {
 
@@ -13,5 +15,22 @@ struct load_error : std::runtime_error {
 struct usage_error : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
+
+/// `text` in double quotes, fit for a message: control characters become `?`, and at most 100 bytes are shown.
+inline std::string in_quotes(std::string_view text) {
+  constexpr std::size_t longest = 100;
+  const bool cut = text.size() > longest;
+  if (cut) {
+    text = text.substr(0, longest);
+    while (!text.empty() && (static_cast<unsigned char>(text.back()) & 0xC0u) == 0x80u) text.remove_suffix(1);  // whole
+    if (!text.empty() && static_cast<unsigned char>(text.back()) >= 0xC0u) text.remove_suffix(1);  // UTF-8 characters
+  }
+  std::string result = "\"";
+  for (const char c : text) {
+    const auto code = static_cast<unsigned char>(c);
+    result += code < 0x20 || code == 0x7F || c == '"' ? '?' : c;
+  }
+  return result + (cut ? "...\"" : "\"");
+}
 
 }  // namespace qwen3
