@@ -48,7 +48,8 @@ struct head_state {
   std::int32_t* ring;    // [window]
   std::int32_t* held;    // one number
   std::uint8_t* pinned;  // [slots]
-  index_t limit;
+  index_t limit;         // slots that may be held
+  index_t pins;          // pinned tokens that are not sinks
 };
 
 /// A layer's KV cache under a fixed budget: a trivially copyable view, and what every verb takes.
@@ -148,7 +149,8 @@ class budgeted_cache_ref {
             arrays_.rings + r * budget_.window,
             arrays_.held + r,
             arrays_.pinned + first,
-            arrays_.limits[sequence]};
+            arrays_.limits[sequence],
+            arrays_.pins[sequence]};
   }
 
   /// Bytes of one KV entry of one head: the unit a scorer's memory is charged in.

@@ -117,4 +117,12 @@ using step_view = view<T, Memory, axis::sequence, axis::head, axis::dim>;
 template <class T, class Memory = host_memory>
 using chunk_view = view<T, Memory, axis::sequence, axis::token, axis::head, axis::dim>;
 
+/// One token a sequence seen as a chunk of one.
+template <class T, class Memory>
+constexpr chunk_view<T, Memory> as_chunk(const step_view<T, Memory>& x) noexcept {
+  const auto& n = x.extents();
+  const auto& s = x.strides();
+  return {x.data(), {n[0], 1, n[1], n[2]}, {s[0], 0, s[1], s[2]}};
+}
+
 KVPOP_NAMESPACE_END
