@@ -44,10 +44,15 @@ class snapkv {
 
   /// Remembers the queries of one token and forgets those of 32 tokens ago. q: [group, key_dim].
   void note_query(index_t /*head*/, index_t position, const float* q, float* memory) const noexcept {
-    const index_t size = group_ * key_dim_;
+    std::memcpy(query_place(position, memory), q, static_cast<std::size_t>(group_ * key_dim_) * sizeof(float));
+  }
+
+  /// The same for queries that are not dense floats: notes the position and returns where its queries go, for the caller
+  /// to write all of [group, key_dim].
+  [[nodiscard]] float* query_place(index_t position, float* memory) const noexcept {
     const index_t place = position % observed;
-    std::memcpy(memory + place * size, q, static_cast<std::size_t>(size) * sizeof(float));
     set_position(memory, place, position);
+    return memory + place * group_ * key_dim_;
   }
 
   /// Weights leave priorities as they are: 0 until `snapkv_priorities`, and after the compaction.

@@ -2,6 +2,7 @@
 
 #include <bit>      // std::bit_cast
 #include <cstdint>  // std::uint64_t
+#include <limits>   // never
 
 #include "kvpop/core/config.hpp"  // KVPOP_NAMESPACE_BEGIN, index_t
 
@@ -11,6 +12,9 @@
 /// may compile with -ffast-math, where comparing with an infinity or a NaN means nothing and denormals read as zero.
 
 KVPOP_NAMESPACE_BEGIN
+
+/// The death time of a token that is never evicted.
+inline constexpr index_t never = std::numeric_limits<index_t>::max();
 
 /// Key of a priority that is given by its IEEE 754 binary64 bits; see order_key.
 ///
