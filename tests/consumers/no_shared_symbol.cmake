@@ -1,0 +1,31 @@
+# cmake -P: FIRST and SECOND (lists of objects, or shared libraries with NM_FLAGS=-D) define kvpop symbols, and not one of
+# them under the same name: the linker cannot hand a body of the one to a caller in the other.
+
+function(kvpop_symbols out)
+  execute_process(COMMAND "${NM}" ${NM_FLAGS} --defined-only ${ARGN} OUTPUT_VARIABLE text COMMAND_ERROR_IS_FATAL ANY)
+  string(REGEX MATCHALL "[A-Za-z] [A-Za-z0-9_.$]*5kvpop[A-Za-z0-9_.$]*" symbols "${text}")
+  # Upper case or u: visible to the linker. What is local to a file cannot be shared.
+  list(FILTER symbols INCLUDE REGEX "^[A-Zu]|^[vw]")
+  list(TRANSFORM symbols REPLACE "^. " "")
+  list(REMOVE_DUPLICATES symbols)
+  set(${out} "${symbols}" PARENT_SCOPE)
+endfunction()
+
+kvpop_symbols(first ${FIRST})
+kvpop_symbols(second ${SECOND})
+list(LENGTH first first_count)
+list(LENGTH second second_count)
+if(first_count EQUAL 0 OR second_count EQUAL 0)
+  message(FATAL_ERROR "no kvpop symbol was found, so nothing was compared (${first_count} and ${second_count})")
+endif()
+set(shared)
+foreach(symbol IN LISTS first)
+  if(symbol IN_LIST second)
+    list(APPEND shared "${symbol}")
+  endif()
+endforeach()
+if(shared)
+  list(JOIN shared "\n  " shared)
+  message(FATAL_ERROR "both define\n  ${shared}")
+endif()
+message(STATUS "${first_count} and ${second_count} kvpop symbols, none in common")

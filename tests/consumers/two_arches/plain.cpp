@@ -1,0 +1,3 @@
+#include "../selection.hpp"  // selection
+
+std::string plain_selection() { return selection(); }

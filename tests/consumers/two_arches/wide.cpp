@@ -1,0 +1,3 @@
+#include "../selection.hpp"  // selection
+
+std::string wide_selection() { return selection(); }
