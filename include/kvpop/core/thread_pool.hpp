@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <condition_variable>
+#include <cstdint>
 #include <mutex>
 #include <thread>
 #include <vector>
@@ -32,7 +33,7 @@ class thread_pool {
   ~thread_pool() {
     {
       const std::lock_guard lock(mutex_);
-      stop_ = true;
+      stop_.store(true, std::memory_order_release);
     }
     wake_.notify_all();
     for (std::thread& worker : workers_) {
@@ -63,50 +64,74 @@ class thread_pool {
       const std::lock_guard lock(mutex_);
       job_ = {task, argument, tasks};
       next_.store(0, std::memory_order_relaxed);
-      busy_ = static_cast<int>(workers_.size());
-      ++generation_;
+      busy_.store(static_cast<int>(workers_.size()), std::memory_order_relaxed);
+      generation_.fetch_add(1, std::memory_order_release);
     }
     wake_.notify_all();
-    drain(job_);
-    std::unique_lock lock(mutex_);
-    done_.wait(lock, [this] { return busy_ == 0; });
+    drain();
+    const auto finished = [this] { return busy_.load(std::memory_order_acquire) == 0; };
+    if (!spin_until(finished)) {
+      std::unique_lock lock(mutex_);
+      done_.wait(lock, finished);
+    }
   }
 
   void work() {
     std::uint64_t seen = 0;
-    std::unique_lock lock(mutex_);
+    const auto called = [&] {
+      return stop_.load(std::memory_order_acquire) || generation_.load(std::memory_order_acquire) != seen;
+    };
     while (true) {
-      wake_.wait(lock, [&] { return stop_ || generation_ != seen; });
-      if (stop_) {
+      if (!spin_until(called)) {
+        std::unique_lock lock(mutex_);
+        wake_.wait(lock, called);
+      }
+      if (stop_.load(std::memory_order_acquire)) {
         return;
       }
-      seen = generation_;
-      const job current = job_;
-      lock.unlock();
-      drain(current);
-      lock.lock();
-      if (--busy_ == 0) {
+      seen = generation_.load(std::memory_order_acquire);
+      drain();
+      if (busy_.fetch_sub(1, std::memory_order_acq_rel) == 1) {
+        const std::lock_guard lock(mutex_);  // the caller either has not begun to wait or will hear this
         done_.notify_one();
       }
     }
   }
 
-  void drain(const job& current) noexcept {
-    for (index_t i = next_.fetch_add(1, std::memory_order_relaxed); i < current.tasks;
+  /// job_ changes only while no worker is busy, so it is read without the lock.
+  void drain() noexcept {
+    for (index_t i = next_.fetch_add(1, std::memory_order_relaxed); i < job_.tasks;
          i = next_.fetch_add(1, std::memory_order_relaxed)) {
-      current.task(current.argument, i);
+      job_.task(job_.argument, i);
     }
   }
 
+  /// Looks at a condition for some ten microseconds: the verbs of one decode step follow each other closely, and a sleep
+  /// between them would cost more than they do.
+  template <class Condition>
+  static bool spin_until(const Condition& condition) noexcept {
+    for (int i = 0; i < spins; ++i) {
+      if (condition()) {
+        return true;
+      }
+#if defined(__x86_64__)
+      __builtin_ia32_pause();
+#endif
+    }
+    return condition();
+  }
+
+  static constexpr int spins = 1000;
+
   std::mutex callers_;  // held by the one running parallel_for
-  std::mutex mutex_;    // guards job_, busy_, generation_, stop_
+  std::mutex mutex_;    // for sleeping and waking
   std::condition_variable wake_;
   std::condition_variable done_;
   std::atomic<index_t> next_{0};
+  std::atomic<std::uint64_t> generation_{0};  // of job_
+  std::atomic<int> busy_{0};                  // workers that have not finished job_
+  std::atomic<bool> stop_{false};
   job job_;
-  int busy_ = 0;
-  std::uint64_t generation_ = 0;
-  bool stop_ = false;
   std::vector<std::thread> workers_;
 };
 
