@@ -168,12 +168,18 @@ class pop_lanes {
 /// A slot is a candidate when its position lies in the range and it is not pinned. The cache asks for
 /// {sinks, q - window}: sinks and window are out by their position, never by a score.
 ///
-/// \param slots  how many slots to look at, 0 <= slots
+/// \param priority  [slots] any doubles, NaN and infinities included
+/// \param position  [slots] absolute positions, -1 where the slot is empty; distinct among the candidates
+/// \param pinned    [slots] nonzero where pinned; null when nothing is
+/// \param slots     how many slots to look at, 0 <= slots
+/// \param range     only these positions are candidates; 0 <= range.first
 /// \return the slot, or -1 when there is no candidate
 ///
 /// Complexity: one pass; 8 to 17 bytes read a slot, 8 where its priority exceeds the lowest found before it.
 /// Allocates and synchronises: no. Determinism: equal on every instruction set and under every floating-point flag.
-[[nodiscard]] inline index_t pop(const pop_candidates& candidates, index_t slots) noexcept {
+[[nodiscard]] inline index_t pop(const double* priority, const index_t* position, const std::uint8_t* pinned,
+                                 index_t slots, position_range range) noexcept {
+  const pop_candidates candidates{priority, position, pinned, range};
   pop_choice weakest;
   index_t i = 0;
 #if defined(__AVX2__)
@@ -189,7 +195,7 @@ class pop_lanes {
   for (; i < slots; ++i) {
     const index_t key = candidates.key(i);
     if (key <= weakest.key && candidates.contains(i)) {
-      weakest.keep_weaker({key, candidates.position[i], i});
+      weakest.keep_weaker({key, position[i], i});
     }
   }
   return weakest.slot;
