@@ -19,7 +19,7 @@ namespace {
 struct given_scores {
   static constexpr std::array<std::uint32_t, 11> bits = {
       0x3f800000, 0x7fc00000, 0x80000000, 0x00000000, 0x7f800000, 0xff800000,  // 1, NaN, -0, 0, inf, -inf
-      0x00000001, 0x80000001, 0xffc00001, 0xbf800000, 0x007fffff};             // subnormals, -NaN, -1, largest subnormal
+      0x00000001, 0x80000001, 0xffc00001, 0xbf800000, 0x007fffff};  // subnormals, -NaN, -1, largest subnormal
 
   [[nodiscard]] kvpop::index_t delay() const noexcept { return 2; }
   [[nodiscard]] float log_gamma(kvpop::index_t head) const noexcept { return head == 0 ? 0.0F : -0.015625F; }

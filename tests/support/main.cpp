@@ -1,6 +1,6 @@
 #define DOCTEST_CONFIG_IMPLEMENT
-#include <cstdio>
 #include <doctest/doctest.h>
+#include <cstdio>
 
 #include "support/skip.hpp"  // skip
 
