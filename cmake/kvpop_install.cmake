@@ -12,6 +12,6 @@ install(EXPORT kvpop-targets NAMESPACE kvpop:: DESTINATION "${KVPOP_PACKAGE_DIR}
 # While the major version is 0, a minor version may break its callers.
 write_basic_package_version_file("${PROJECT_BINARY_DIR}/kvpop-config-version.cmake" COMPATIBILITY SameMinorVersion
                                  ARCH_INDEPENDENT)
-install(FILES "${PROJECT_SOURCE_DIR}/cmake/kvpop-config.cmake" "${PROJECT_BINARY_DIR}/kvpop-config-version.cmake"
-        DESTINATION "${KVPOP_PACKAGE_DIR}")
+install(FILES "${PROJECT_SOURCE_DIR}/cmake/kvpop-config.cmake" "${PROJECT_SOURCE_DIR}/cmake/kvpop-cuda.cmake"
+              "${PROJECT_BINARY_DIR}/kvpop-config-version.cmake" DESTINATION "${KVPOP_PACKAGE_DIR}")
 install(FILES "${PROJECT_SOURCE_DIR}/LICENSE" DESTINATION "${CMAKE_INSTALL_DATADIR}/doc/kvpop")

@@ -1,5 +1,6 @@
 # cmake -P: FIRST and SECOND (lists of objects, or shared libraries with NM_FLAGS=-D) define kvpop symbols, and not one of
 # them under the same name: the linker cannot hand a body of the one to a caller in the other.
+cmake_minimum_required(VERSION 3.20)
 
 function(kvpop_symbols out)
   execute_process(COMMAND "${NM}" ${NM_FLAGS} --defined-only ${ARGN} OUTPUT_VARIABLE text COMMAND_ERROR_IS_FATAL ANY)

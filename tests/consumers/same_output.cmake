@@ -1,4 +1,6 @@
 # cmake -P: two programs print the same, and something.
+cmake_minimum_required(VERSION 3.20)
+
 execute_process(COMMAND "${FIRST}" OUTPUT_VARIABLE first COMMAND_ERROR_IS_FATAL ANY)
 execute_process(COMMAND "${SECOND}" OUTPUT_VARIABLE second COMMAND_ERROR_IS_FATAL ANY)
 string(LENGTH "${first}" length)

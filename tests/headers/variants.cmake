@@ -1,5 +1,6 @@
 # cmake -P: parses a file that includes every header (EVERY) under the flags and macros of other people's builds, and checks
 # that no macro without our prefix is defined.
+cmake_minimum_required(VERSION 3.20)
 
 set(warnings -Wall -Wextra -Wconversion -Wshadow -Wpedantic -Werror)
 set(failed FALSE)
