@@ -6,7 +6,7 @@
 #include "kvpop/core/context.hpp"         // host_context
 #include "kvpop/core/workspace.hpp"       // carver, workspace
 #include "kvpop/select/bounded_heap.hpp"  // bounded_heap
-#include "kvpop/select/row_view.hpp"      // row_view
+#include "kvpop/select/row_view.hpp"      // row_view, row_or_null, row_tasks
 
 /// Death times (docs/method.md section 2, "Running top-k"): death(t) is the first query position at which token t is no
 /// longer held, so that `t <= q && q < death(t)` is the whole mask of a prefix under a budget.
@@ -19,12 +19,18 @@ constexpr index_t eligible_tokens(index_t tokens, const budget& limits) noexcept
   return eligible > 0 ? eligible : 0;
 }
 
+/// How many tokens are held beyond sinks and window at most.
+constexpr index_t long_range_tokens(index_t tokens, const budget& limits) noexcept {
+  const index_t eligible = eligible_tokens(tokens, limits);
+  return limits.topk < eligible ? limits.topk : eligible;
+}
+
 /// Death times of one head, by a bounded heap over the eligible tokens; see death_times.
 ///
 /// \param priority  [tokens] by position
 /// \param pinned    [tokens] nonzero where pinned, or null; at most limits.topk eligible tokens are
 /// \param death     [tokens] out
-/// \param heap      room for min(limits.topk, eligible_tokens(tokens, limits)) ranks
+/// \param heap      room for long_range_tokens(tokens, limits) ranks
 inline void death_times_of_head(const double* priority, const std::uint8_t* pinned, index_t* death, index_t tokens,
                                 const budget& limits, rank* heap) noexcept {
   for (index_t t = 0; t < tokens; ++t) {
@@ -66,16 +72,10 @@ inline void expect_death_times(const row_view<const double>& priority, const row
   }
 }
 
-/// Splits rows into as many tasks as may run at once; each task has scratch of its own.
-inline index_t row_tasks(const host_context& ctx, index_t rows) noexcept {
-  return rows < ctx.threads() ? rows : index_t{ctx.threads()};
-}
-
 /// Scratch of death_times: a heap of ranks for each row that is worked on at once.
 inline rank* carve_death_times(carver& memory, const host_context& ctx, index_t heads, index_t tokens,
                                const budget& limits) {
-  const index_t eligible = eligible_tokens(tokens, limits);
-  const index_t places = limits.topk < eligible ? limits.topk : eligible;
+  const index_t places = long_range_tokens(tokens, limits);
   return memory.take<rank>(checked_multiply(row_tasks(ctx, heads), places, "death_times: workspace"));
 }
 
@@ -111,12 +111,11 @@ inline void death_times(const host_context& ctx, const row_view<const double>& p
   carver memory(scratch, "death_times");
   rank* const heaps = carve_death_times(memory, ctx, heads, tokens, limits);
   const index_t tasks = row_tasks(ctx, heads);
-  const index_t eligible = eligible_tokens(tokens, limits);
-  const index_t places = limits.topk < eligible ? limits.topk : eligible;
+  const index_t places = long_range_tokens(tokens, limits);
   ctx.parallel_for(tasks, [&](index_t task) noexcept {
     for (index_t head = task; head < heads; head += tasks) {
-      death_times_of_head(priority.row(head), pinned.data() == nullptr ? nullptr : pinned.row(head), death.row(head),
-                          tokens, limits, heaps + task * places);
+      death_times_of_head(priority.row(head), row_or_null(pinned, head), death.row(head), tokens, limits,
+                          heaps + task * places);
     }
   });
 }
