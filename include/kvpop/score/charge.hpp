@@ -8,7 +8,8 @@ KVPOP_NAMESPACE_BEGIN
 /// Bytes of one KV entry of a head as the cache stores it.
 template <class T>
 [[nodiscard]] index_t entry_bytes(index_t key_dim, index_t value_dim) {
-  return checked_multiply(checked_add(key_dim, value_dim, "entry_bytes"), static_cast<index_t>(sizeof(T)), "entry_bytes");
+  return checked_multiply(checked_add(key_dim, value_dim, "entry_bytes"), static_cast<index_t>(sizeof(T)),
+                          "entry_bytes");
 }
 
 /// KV entries of a head that weigh as much as its scorer's memory, rounded up; 0 for a stateless scorer.

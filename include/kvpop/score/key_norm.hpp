@@ -13,7 +13,9 @@ KVPOP_NAMESPACE_BEGIN
 class key_norm {
  public:
   /// `key_dim` tells where in x the key ends. Throws `error` unless it is at least 1.
-  explicit key_norm(index_t key_dim) : key_dim_(key_dim) { expects(key_dim >= 1, "key_norm: key_dim", key_dim, "at least 1"); }
+  explicit key_norm(index_t key_dim) : key_dim_(key_dim) {
+    expects(key_dim >= 1, "key_norm: key_dim", key_dim, "at least 1");
+  }
 
   [[nodiscard]] index_t key_dim() const noexcept { return key_dim_; }
 

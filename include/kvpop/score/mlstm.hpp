@@ -108,8 +108,7 @@ class mlstm_ref {
 
     const float* normaliser = memory + p_.dv * p_.dk;
     const double stabiliser = static_cast<double>(normaliser[p_.dk]);
-    const double denominator =
-        larger(larger(std::abs(dot_double(normaliser, u, p_.dk)), std::exp(-stabiliser)), 1e-30);
+    const double denominator = larger(larger(std::abs(dot_double(normaliser, u, p_.dk)), std::exp(-stabiliser)), 1e-30);
     // h / denominator through an RMS norm, without the division that could leave the range of float:
     // (h / d) / sqrt(mean((h / d)^2) + eps) = h / sqrt(mean(h^2) + eps d^2).
     const double mean = dot_double(h, h, p_.dv) / static_cast<double>(p_.dv);

@@ -30,7 +30,8 @@ class replay {
   [[nodiscard]] index_t kv_heads() const noexcept { return death_.extent<axis::head>(); }
 
   /// The death time; plus infinity for a token that never dies or that `death` does not cover.
-  [[nodiscard]] float score(index_t head, index_t position, const float* /*x*/, const float* /*memory*/) const noexcept {
+  [[nodiscard]] float score(index_t head, index_t position, const float* /*x*/,
+                            const float* /*memory*/) const noexcept {
     const index_t tokens = death_.extent<axis::token>();
     const index_t death = position < tokens ? death_(head, position) : tokens;
     return death < tokens ? static_cast<float>(death) : std::bit_cast<float>(std::uint32_t{0x7f800000});

@@ -8,8 +8,8 @@
 #include <string_view>
 #include <utility>
 
-#include "kvpop/core/buffer.hpp"                // buffer
-#include "kvpop/score/safetensors_header.hpp"   // safetensors_header
+#include "kvpop/core/buffer.hpp"               // buffer
+#include "kvpop/score/safetensors_header.hpp"  // safetensors_header
 
 KVPOP_NAMESPACE_BEGIN
 

@@ -36,7 +36,7 @@ inline constexpr index_t safetensors_max_header = 100'000'000;
 /// Bytes of one element of a dtype; 0 for a dtype that the format does not know.
 [[nodiscard]] inline index_t safetensors_element_bytes(std::string_view dtype) noexcept {
   constexpr std::pair<std::string_view, index_t> known[] = {
-      {"F64", 8}, {"I64", 8}, {"U64", 8}, {"F32", 4}, {"I32", 4}, {"U32", 4},     {"F16", 2},     {"BF16", 2},
+      {"F64", 8}, {"I64", 8}, {"U64", 8}, {"F32", 4}, {"I32", 4},  {"U32", 4},     {"F16", 2},    {"BF16", 2},
       {"I16", 2}, {"U16", 2}, {"I8", 1},  {"U8", 1},  {"BOOL", 1}, {"F8_E4M3", 1}, {"F8_E5M2", 1}};
   for (const auto& [name, bytes] : known) {
     if (name == dtype) {
@@ -140,21 +140,25 @@ inline void check_entry(const std::string& file, const std::string& name, const 
 
 /// Checks that the tensors tile the data; returns its size.
 inline index_t check_tiling(const std::string& file, const safetensors_header& header) {
-  std::map<std::pair<index_t, index_t>, const std::string*> by_offset;  // empty tensors may share a place
+  std::map<index_t, const std::string*> by_offset;  // of tensors that have bytes
   for (const auto& [name, entry] : header.tensors) {
-    const bool fresh = by_offset.emplace(std::pair(entry.begin, entry.end), &name).second;
-    if (!fresh && entry.begin != entry.end) [[unlikely]] {
+    if (entry.end > entry.begin && !by_offset.emplace(entry.begin, &name).second) [[unlikely]] {
       fail(file + ": tensor " + quoted(name) + ": data_offsets overlap another tensor");
     }
   }
   index_t next = 0;
-  for (const auto& [offsets, name] : by_offset) {
-    if (offsets.first != next) [[unlikely]] {
-      fail(file + ": tensor " + quoted(*name) + ": data_offsets begin at " + std::to_string(offsets.first) +
-           (offsets.first < next ? ", overlapping a tensor that ends at " : ", leaving a hole after ") +
+  for (const auto& [begin, name] : by_offset) {
+    if (begin != next) [[unlikely]] {
+      fail(file + ": tensor " + quoted(*name) + ": data_offsets begin at " + std::to_string(begin) +
+           (begin < next ? ", overlapping a tensor that ends at " : ", leaving a hole after ") + std::to_string(next));
+    }
+    next = header.tensors.find(*name)->second.end;
+  }
+  for (const auto& [name, entry] : header.tensors) {
+    if (entry.begin > next) [[unlikely]] {
+      fail(file + ": tensor " + quoted(name) + ": data_offsets lie beyond the data, which ends at " +
            std::to_string(next));
     }
-    next = offsets.second;
   }
   return next;
 }

@@ -52,13 +52,15 @@ concept scorer_value = std::is_trivially_copyable_v<S> && std::is_object_v<S>;
 /// A scorer that gives each token one score: all but the attention-based ones.
 template <class S>
 concept scored_scorer = scorer_value<S> && requires(const S& s, index_t i, const float* x, const float* memory) {
-  { s.score(i, i, x, memory) } noexcept -> std::same_as<float>;
+  { s.score(i, i, x, memory) }
+  noexcept->std::same_as<float>;
 };
 
 /// A scorer whose priorities follow the attention weights: TOVA, H2O, SnapKV.
 template <class S>
 concept attending_scorer = scorer_value<S> && !scored_scorer<S> && requires(const S& s, double priority, float weight) {
-  { s.attended(priority, weight) } noexcept -> std::same_as<double>;
+  { s.attended(priority, weight) }
+  noexcept->std::same_as<double>;
   { S::needs_weights } -> std::convertible_to<bool>;
   { S::needs_queries } -> std::convertible_to<bool>;
 };
@@ -70,26 +72,31 @@ concept scorer = scored_scorer<S> || attending_scorer<S>;
 /// A scorer whose memory absorbs every token.
 template <class S>
 concept observing_scorer = scorer<S> && requires(const S& s, index_t i, const float* x, float* memory) {
-  { s.observe(i, i, x, memory) } noexcept;
+  { s.observe(i, i, x, memory) }
+  noexcept;
 };
 
 /// A scorer that remembers queries.
 template <class S>
 concept querying_scorer = scorer<S> && requires(const S& s, index_t i, const float* q, float* memory) {
-  { s.note_query(i, i, q, memory) } noexcept;
+  { s.note_query(i, i, q, memory) }
+  noexcept;
 };
 
 /// A scorer that has memory, and so knows how a sequence starts.
 template <class S>
 concept remembering_scorer = scorer<S> && requires(const S& s, float* memory) {
-  { s.memory_size() } noexcept -> std::same_as<index_t>;
-  { s.reset(memory) } noexcept;
+  { s.memory_size() }
+  noexcept->std::same_as<index_t>;
+  { s.reset(memory) }
+  noexcept;
 };
 
 /// A scorer whose scores fade with age.
 template <class S>
 concept decaying_scorer = scorer<S> && requires(const S& s, index_t head) {
-  { s.log_gamma(head) } noexcept -> std::same_as<float>;
+  { s.log_gamma(head) }
+  noexcept->std::same_as<float>;
 };
 
 /// Whether the priorities need each step's attention weights: many tokens at once are then refused by `append`.

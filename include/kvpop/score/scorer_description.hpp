@@ -1,6 +1,6 @@
 #pragma once
 
-#include <set>
+#include <initializer_list>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -10,18 +10,26 @@
 
 KVPOP_NAMESPACE_BEGIN
 
-/// A tensor that each layer of a scorer file has: `layers.<i>.<name>`.
+/// A tensor that each layer of a scorer file has, `layers.<i>.<name>`: [kv_heads], [kv_heads, rows] or
+/// [kv_heads, rows, columns]; an axis of 0 is not there.
 struct scorer_tensor {
-  const char* name;
-  std::vector<index_t> shape;
+  const char* name = nullptr;
+  index_t rows = 0;
+  index_t columns = 0;
 
-  [[nodiscard]] index_t size() const noexcept {
-    index_t product = 1;
-    for (const index_t extent : shape) {
-      product *= extent;
-    }
-    return product;
+  /// Elements for each KV head.
+  [[nodiscard]] constexpr index_t size() const noexcept {
+    return (rows == 0 ? 1 : rows) * (columns == 0 ? 1 : columns);
   }
+};
+
+/// The tensors of one layer.
+struct scorer_tensors {
+  scorer_tensor list[12];
+  index_t count = 0;
+
+  [[nodiscard]] constexpr const scorer_tensor* begin() const noexcept { return list; }
+  [[nodiscard]] constexpr const scorer_tensor* end() const noexcept { return list + count; }
 };
 
 /// The name of a layer's tensor in a scorer file.
@@ -48,21 +56,26 @@ struct scorer_description {
   [[nodiscard]] index_t memory_size() const noexcept { return kind == scorer_kind::mlp ? 0 : dv * dk + dk + 1; }
 
   /// The tensors of one layer with their shapes (docs/method.md section 4).
-  [[nodiscard]] std::vector<scorer_tensor> tensors() const {
-    const index_t h = input.kv_heads;
+  [[nodiscard]] scorer_tensors tensors() const noexcept {
     const index_t x = input.size();
-    std::vector<scorer_tensor> list;
-    if (kind == scorer_kind::mlp) {
-      list = {{"w1", {h, hidden, x}}, {"b1", {h, hidden}}, {"w2", {h, hidden}}, {"b2", {h}}};
-    } else {
-      list = {{"wk", {h, dk, x}}, {"wq", {h, dk, x}}, {"wv", {h, dv, x}}, {"wo", {h, dv, x}},
-              {"wf", {h, x}},     {"wi", {h, x}},     {"a", {h, x}},      {"wout", {h, dv}},
-              {"bf", {h}},        {"bi", {h}},        {"b", {h}}};
-    }
+    scorer_tensors all = kind == scorer_kind::mlp
+                             ? scorer_tensors{{{"w1", hidden, x}, {"b1", hidden}, {"w2", hidden}, {"b2"}}, 4}
+                             : scorer_tensors{{{"wk", dk, x},
+                                               {"wq", dk, x},
+                                               {"wv", dv, x},
+                                               {"wo", dv, x},
+                                               {"wf", x},
+                                               {"wi", x},
+                                               {"a", x},
+                                               {"wout", dv},
+                                               {"bf"},
+                                               {"bi"},
+                                               {"b"}},
+                                              11};
     if (has_decay) {
-      list.push_back({"g", {h}});
+      all.list[all.count++] = {"g"};
     }
-    return list;
+    return all;
   }
 
   /// Parameters of all layers.
@@ -71,7 +84,7 @@ struct scorer_description {
     for (const scorer_tensor& tensor : tensors()) {
       sum += tensor.size();
     }
-    return sum * layers;
+    return sum * input.kv_heads * layers;
   }
 };
 
@@ -136,34 +149,57 @@ inline std::string shape_text(const std::vector<index_t>& shape) {
   return text + "]";
 }
 
-/// Checks that the file has exactly the tensors that the description asks for.
-inline void check_tensors(const safetensors_file& file, const scorer_description& d) {
-  const std::vector<scorer_tensor> tensors = d.tensors();
-  for (index_t i = 0; i < d.layers; ++i) {
-    for (const scorer_tensor& tensor : tensors) {
-      const std::string name = layer_tensor_name(i, tensor.name);
-      const safetensors_entry& e = entry(file, name);
-      if (e.dtype != "F32") [[unlikely]] {
-        fail(file.name() + ": tensor " + quoted(name) + ": dtype is " + quoted(e.dtype) + "; it must be F32");
-      }
-      if (e.shape != tensor.shape) [[unlikely]] {
-        fail(file.name() + ": tensor " + quoted(name) + ": shape is " + shape_text(e.shape) + "; it must be " +
-             shape_text(tensor.shape));
-      }
+/// Checks one tensor's dtype and shape.
+inline void check_tensor(const safetensors_file& file, const std::string& name, const scorer_description& d,
+                         const scorer_tensor& tensor) {
+  const safetensors_entry& e = entry(file, name);
+  if (e.dtype != "F32") [[unlikely]] {
+    fail(file.name() + ": tensor " + quoted(name) + ": dtype is " + quoted(e.dtype) + "; it must be F32");
+  }
+  std::vector<index_t> shape(1, d.input.kv_heads);
+  for (const index_t extent : {tensor.rows, tensor.columns}) {
+    if (extent != 0) {
+      shape.push_back(extent);
     }
   }
-  const std::size_t expected = tensors.size() * static_cast<std::size_t>(d.layers);
-  if (file.header().tensors.size() == expected) {
-    return;
+  if (e.shape != shape) [[unlikely]] {
+    fail(file.name() + ": tensor " + quoted(name) + ": shape is " + shape_text(e.shape) + "; it must be " +
+         shape_text(shape));
   }
-  std::set<std::string, std::less<>> known;
+}
+
+/// Whether `name` is layers.<i>.<tensor> for a layer and a tensor of the scorer.
+inline bool is_known(std::string_view name, const scorer_description& d) noexcept {
+  constexpr std::string_view prefix = "layers.";
+  const std::size_t dot = name.find('.', prefix.size());
+  if (name.substr(0, prefix.size()) != prefix || dot == std::string_view::npos) {
+    return false;
+  }
+  const std::string_view digits = name.substr(prefix.size(), dot - prefix.size());
+  index_t layer = 0;
+  for (const char c : digits) {
+    if (c < '0' || c > '9' || layer >= d.layers) {
+      return false;
+    }
+    layer = layer * 10 + (c - '0');
+  }
+  const bool canonical = !digits.empty() && (digits.front() != '0' || digits.size() == 1);
+  bool known = false;
+  for (const scorer_tensor& tensor : d.tensors()) {
+    known = known || name.substr(dot + 1) == tensor.name;
+  }
+  return known && canonical && layer < d.layers;
+}
+
+/// Checks that the file has exactly the tensors that the description asks for.
+inline void check_tensors(const safetensors_file& file, const scorer_description& d) {
   for (index_t i = 0; i < d.layers; ++i) {
-    for (const scorer_tensor& tensor : tensors) {
-      known.insert(layer_tensor_name(i, tensor.name));
+    for (const scorer_tensor& tensor : d.tensors()) {
+      check_tensor(file, layer_tensor_name(i, tensor.name), d, tensor);
     }
   }
   for (const auto& [name, e] : file.header().tensors) {
-    if (!known.contains(name)) [[unlikely]] {
+    if (!is_known(name, d)) [[unlikely]] {
       fail(file.name() + ": tensor " + quoted(name) + " is not part of a scorer of kind " + name_of(d.kind));
     }
   }

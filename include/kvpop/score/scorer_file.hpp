@@ -7,11 +7,11 @@
 #include <string_view>
 #include <utility>
 
-#include "kvpop/core/buffer.hpp"                // buffer
-#include "kvpop/score/decay.hpp"                // log_gamma_from
-#include "kvpop/score/learned_scorer.hpp"       // learned_scorer_ref
-#include "kvpop/score/safetensors_file.hpp"     // safetensors_file
-#include "kvpop/score/scorer_description.hpp"   // scorer_description
+#include "kvpop/core/buffer.hpp"               // buffer
+#include "kvpop/score/decay.hpp"               // log_gamma_from
+#include "kvpop/score/learned_scorer.hpp"      // learned_scorer_ref
+#include "kvpop/score/safetensors_file.hpp"    // safetensors_file
+#include "kvpop/score/scorer_description.hpp"  // scorer_description
 
 KVPOP_NAMESPACE_BEGIN
 
@@ -67,11 +67,11 @@ class scorer_file {
     }
     index_t floats = 0;
     for (const scorer_tensor& tensor : description_.tensors()) {
-      floats += padded(tensor.size());
+      floats += padded(description_.input.kv_heads * tensor.size());
     }
     buffer<float> parameters(floats);
-    const learned_scorer_ref ref = description_.kind == scorer_kind::mlp ? make_mlp(i, parameters.data())
-                                                                         : make_mlstm(i, parameters.data());
+    const learned_scorer_ref ref =
+        description_.kind == scorer_kind::mlp ? make_mlp(i, parameters.data()) : make_mlstm(i, parameters.data());
     return {std::move(parameters), ref};
   }
 
