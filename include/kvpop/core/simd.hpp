@@ -22,6 +22,15 @@
 #define KVPOP_HAS_BUILTIN(name) 0
 #endif
 
+/// Before a loop over an array of vectors that should live in registers: unrolled whole.
+#if defined(__clang__)
+#define KVPOP_UNROLL _Pragma("clang loop unroll(full)")
+#elif defined(__GNUC__)
+#define KVPOP_UNROLL _Pragma("GCC unroll 16")
+#else
+#define KVPOP_UNROLL
+#endif
+
 KVPOP_NAMESPACE_BEGIN
 
 namespace simd {
@@ -169,6 +178,30 @@ KVPOP_INLINE void store_first(T* p, vec v, index_t n) noexcept {
   for (index_t i = 0; i < n; ++i) p[i] = scalar_traits<T>::from_float(padded[i]);
 }
 
+/// The same with a compile-time count: one or two instructions.
+template <index_t N>
+KVPOP_INLINE vec load_part(const float* p) noexcept {
+  vec v{};
+  __builtin_memcpy(&v, p, N * sizeof(float));
+  return v;
+}
+template <index_t N>
+KVPOP_INLINE vec load_part(const float16* p) noexcept {
+  hvec h{};
+  __builtin_memcpy(&h, p, N * sizeof(h[0]));
+  return widen_half(h);
+}
+template <index_t N>
+KVPOP_INLINE vec load_part(const bfloat16* p) noexcept {
+  hvec h{};
+  __builtin_memcpy(&h, p, N * sizeof(h[0]));
+  return as_floats(__builtin_convertvector(h, uvec) << 16);
+}
+template <index_t N, class T>
+KVPOP_INLINE vec load_part(const T* p) noexcept {
+  return load_first(p, N);
+}
+
 /// Sum of the lanes, always in the same order: halves are added until one lane is left.
 KVPOP_INLINE float reduce_add(vec v) noexcept {
   using four [[gnu::vector_size(16)]] = float;
@@ -184,6 +217,46 @@ KVPOP_INLINE float reduce_add(vec v) noexcept {
 #endif
   const four c = b + __builtin_shufflevector(b, b, 2, 3, 2, 3);
   return c[0] + c[1];
+}
+
+/// The sums of the lanes of `lanes` vectors: lane i of the result is the sum of acc[i], always in the same order.
+KVPOP_INLINE vec reduce_add_each(const vec* acc) noexcept {
+  vec q[4];  // lane 4 * j + i of q[k]: four partial sums of acc[4 * j + k]
+#if KVPOP_SIMD_LANES == 16
+  KVPOP_UNROLL
+  for (int k = 0; k < 4; ++k) {
+    const vec a = acc[k], b = acc[k + 4], c = acc[k + 8], d = acc[k + 12];
+    const vec x = __builtin_shufflevector(a, b, 0, 1, 2, 3, 4, 5, 6, 7, 16, 17, 18, 19, 20, 21, 22, 23) +
+                  __builtin_shufflevector(a, b, 8, 9, 10, 11, 12, 13, 14, 15, 24, 25, 26, 27, 28, 29, 30, 31);
+    const vec y = __builtin_shufflevector(c, d, 0, 1, 2, 3, 4, 5, 6, 7, 16, 17, 18, 19, 20, 21, 22, 23) +
+                  __builtin_shufflevector(c, d, 8, 9, 10, 11, 12, 13, 14, 15, 24, 25, 26, 27, 28, 29, 30, 31);
+    q[k] = __builtin_shufflevector(x, y, 0, 1, 2, 3, 8, 9, 10, 11, 16, 17, 18, 19, 24, 25, 26, 27) +
+           __builtin_shufflevector(x, y, 4, 5, 6, 7, 12, 13, 14, 15, 20, 21, 22, 23, 28, 29, 30, 31);
+  }
+  const vec r0 = __builtin_shufflevector(q[0], q[2], 0, 1, 16, 17, 4, 5, 20, 21, 8, 9, 24, 25, 12, 13, 28, 29) +
+                 __builtin_shufflevector(q[0], q[2], 2, 3, 18, 19, 6, 7, 22, 23, 10, 11, 26, 27, 14, 15, 30, 31);
+  const vec r1 = __builtin_shufflevector(q[1], q[3], 0, 1, 16, 17, 4, 5, 20, 21, 8, 9, 24, 25, 12, 13, 28, 29) +
+                 __builtin_shufflevector(q[1], q[3], 2, 3, 18, 19, 6, 7, 22, 23, 10, 11, 26, 27, 14, 15, 30, 31);
+  return __builtin_shufflevector(r0, r1, 0, 16, 2, 18, 4, 20, 6, 22, 8, 24, 10, 26, 12, 28, 14, 30) +
+         __builtin_shufflevector(r0, r1, 1, 17, 3, 19, 5, 21, 7, 23, 9, 25, 11, 27, 13, 29, 15, 31);
+#elif KVPOP_SIMD_LANES == 8
+  KVPOP_UNROLL
+  for (int k = 0; k < 4; ++k) {
+    q[k] = __builtin_shufflevector(acc[k], acc[k + 4], 0, 1, 2, 3, 8, 9, 10, 11) +
+           __builtin_shufflevector(acc[k], acc[k + 4], 4, 5, 6, 7, 12, 13, 14, 15);
+  }
+  const vec r0 = __builtin_shufflevector(q[0], q[2], 0, 1, 8, 9, 4, 5, 12, 13) +
+                 __builtin_shufflevector(q[0], q[2], 2, 3, 10, 11, 6, 7, 14, 15);
+  const vec r1 = __builtin_shufflevector(q[1], q[3], 0, 1, 8, 9, 4, 5, 12, 13) +
+                 __builtin_shufflevector(q[1], q[3], 2, 3, 10, 11, 6, 7, 14, 15);
+  return __builtin_shufflevector(r0, r1, 0, 8, 2, 10, 4, 12, 6, 14) +
+         __builtin_shufflevector(r0, r1, 1, 9, 3, 11, 5, 13, 7, 15);
+#else
+  for (int k = 0; k < 4; ++k) q[k] = acc[k];
+  const vec r0 = __builtin_shufflevector(q[0], q[2], 0, 1, 4, 5) + __builtin_shufflevector(q[0], q[2], 2, 3, 6, 7);
+  const vec r1 = __builtin_shufflevector(q[1], q[3], 0, 1, 4, 5) + __builtin_shufflevector(q[1], q[3], 2, 3, 6, 7);
+  return __builtin_shufflevector(r0, r1, 0, 4, 2, 6) + __builtin_shufflevector(r0, r1, 1, 5, 3, 7);
+#endif
 }
 
 /// Largest lane; NaN lanes are ignored or returned, as the order of lanes decides.
