@@ -13,7 +13,7 @@
 KVPOP_NAMESPACE_BEGIN
 
 /// A name from a file for an error message: in quotes, cut to 64 bytes, with bytes that are not printable ASCII as '?'.
-[[nodiscard]] inline std::string quoted(std::string_view name) {
+[[nodiscard]] inline std::string in_quotes(std::string_view name) {
   constexpr std::size_t limit = 64;
   std::string text = "'";
   for (const char c : name.substr(0, limit)) {

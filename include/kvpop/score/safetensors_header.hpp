@@ -88,7 +88,7 @@ inline safetensors_entry parse_entry(header_text& text) {
       entry.begin = offsets[0];
       entry.end = offsets[1];
     } else {
-      text.fail_here("member " + quoted(member) + " of a tensor is unknown or occurs twice");
+      text.fail_here("member " + in_quotes(member) + " of a tensor is unknown or occurs twice");
     }
   } while (text.accept(','));
   text.expect('}');
@@ -110,7 +110,7 @@ inline std::map<std::string, std::string, std::less<>> parse_metadata(header_tex
     text.expect(':');
     std::string value = text.string();
     if (!metadata.emplace(key, std::move(value)).second) [[unlikely]] {
-      text.fail_here("metadata " + quoted(key) + " occurs twice");
+      text.fail_here("metadata " + in_quotes(key) + " occurs twice");
     }
   } while (text.accept(','));
   text.expect('}');
@@ -119,10 +119,10 @@ inline std::map<std::string, std::string, std::less<>> parse_metadata(header_tex
 
 /// Checks one tensor's bytes against its dtype and shape.
 inline void check_entry(const std::string& file, const std::string& name, const safetensors_entry& entry) {
-  const std::string who = file + ": tensor " + quoted(name);
+  const std::string who = file + ": tensor " + in_quotes(name);
   const index_t element = safetensors_element_bytes(entry.dtype);
   if (element == 0) [[unlikely]] {
-    fail(who + ": dtype " + quoted(entry.dtype) + " is unknown");
+    fail(who + ": dtype " + in_quotes(entry.dtype) + " is unknown");
   }
   index_t bytes = element;
   for (const index_t extent : entry.shape) {
@@ -143,20 +143,20 @@ inline index_t check_tiling(const std::string& file, const safetensors_header& h
   std::map<index_t, const std::string*> by_offset;  // of tensors that have bytes
   for (const auto& [name, entry] : header.tensors) {
     if (entry.end > entry.begin && !by_offset.emplace(entry.begin, &name).second) [[unlikely]] {
-      fail(file + ": tensor " + quoted(name) + ": data_offsets overlap another tensor");
+      fail(file + ": tensor " + in_quotes(name) + ": data_offsets overlap another tensor");
     }
   }
   index_t next = 0;
   for (const auto& [begin, name] : by_offset) {
     if (begin != next) [[unlikely]] {
-      fail(file + ": tensor " + quoted(*name) + ": data_offsets begin at " + std::to_string(begin) +
+      fail(file + ": tensor " + in_quotes(*name) + ": data_offsets begin at " + std::to_string(begin) +
            (begin < next ? ", overlapping a tensor that ends at " : ", leaving a hole after ") + std::to_string(next));
     }
     next = header.tensors.find(*name)->second.end;
   }
   for (const auto& [name, entry] : header.tensors) {
     if (entry.begin > next) [[unlikely]] {
-      fail(file + ": tensor " + quoted(name) + ": data_offsets lie beyond the data, which ends at " +
+      fail(file + ": tensor " + in_quotes(name) + ": data_offsets lie beyond the data, which ends at " +
            std::to_string(next));
     }
   }
@@ -188,7 +188,7 @@ inline index_t check_tiling(const std::string& file, const safetensors_header& h
       }
       safetensors_entry entry = safetensors::parse_entry(text);
       if (!header.tensors.emplace(name, std::move(entry)).second) [[unlikely]] {
-        text.fail_here("tensor " + quoted(name) + " occurs twice");
+        text.fail_here("tensor " + in_quotes(name) + " occurs twice");
       }
     } while (text.accept(','));
     text.expect('}');

@@ -94,7 +94,7 @@ namespace scorer_files {
 inline const std::string& metadata(const safetensors_file& file, std::string_view key) {
   const auto found = file.header().metadata.find(key);
   if (found == file.header().metadata.end()) [[unlikely]] {
-    fail(file.name() + ": metadata " + quoted(key) + " is missing: not a scorer file");
+    fail(file.name() + ": metadata " + in_quotes(key) + " is missing: not a scorer file");
   }
   return found->second;
 }
@@ -109,7 +109,7 @@ inline index_t metadata_integer(const safetensors_file& file, std::string_view k
     value = valid ? value * 10 + (c - '0') : 0;
   }
   if (!valid || value < least || value > most) [[unlikely]] {
-    fail(file.name() + ": metadata " + quoted(key) + " is " + quoted(text) + "; it must be an integer in " +
+    fail(file.name() + ": metadata " + in_quotes(key) + " is " + in_quotes(text) + "; it must be an integer in " +
          std::to_string(least) + " .. " + std::to_string(most));
   }
   return value;
@@ -118,14 +118,14 @@ inline index_t metadata_integer(const safetensors_file& file, std::string_view k
 /// The metadata entry `key`, which must be `value`.
 inline void expect_metadata(const safetensors_file& file, std::string_view key, std::string_view value) {
   if (const std::string& text = metadata(file, key); text != value) [[unlikely]] {
-    fail(file.name() + ": metadata " + quoted(key) + " is " + quoted(text) + "; it must be " + quoted(value));
+    fail(file.name() + ": metadata " + in_quotes(key) + " is " + in_quotes(text) + "; it must be " + in_quotes(value));
   }
 }
 
 inline const safetensors_entry& entry(const safetensors_file& file, const std::string& name) {
   const auto found = file.header().tensors.find(name);
   if (found == file.header().tensors.end()) [[unlikely]] {
-    fail(file.name() + ": tensor " + quoted(name) + " is missing");
+    fail(file.name() + ": tensor " + in_quotes(name) + " is missing");
   }
   return found->second;
 }
@@ -135,7 +135,7 @@ inline index_t second_axis(const safetensors_file& file, const char* name, index
   const std::string full = layer_tensor_name(0, name);
   const safetensors_entry& e = entry(file, full);
   if (e.shape.size() != 3 || e.shape[1] < 1 || e.shape[1] > most) [[unlikely]] {
-    fail(file.name() + ": tensor " + quoted(full) + ": its second of three axes must be in 1 .. " +
+    fail(file.name() + ": tensor " + in_quotes(full) + ": its second of three axes must be in 1 .. " +
          std::to_string(most));
   }
   return e.shape[1];
@@ -154,7 +154,7 @@ inline void check_tensor(const safetensors_file& file, const std::string& name, 
                          const scorer_tensor& tensor) {
   const safetensors_entry& e = entry(file, name);
   if (e.dtype != "F32") [[unlikely]] {
-    fail(file.name() + ": tensor " + quoted(name) + ": dtype is " + quoted(e.dtype) + "; it must be F32");
+    fail(file.name() + ": tensor " + in_quotes(name) + ": dtype is " + in_quotes(e.dtype) + "; it must be F32");
   }
   std::vector<index_t> shape(1, d.input.kv_heads);
   for (const index_t extent : {tensor.rows, tensor.columns}) {
@@ -163,7 +163,7 @@ inline void check_tensor(const safetensors_file& file, const std::string& name, 
     }
   }
   if (e.shape != shape) [[unlikely]] {
-    fail(file.name() + ": tensor " + quoted(name) + ": shape is " + shape_text(e.shape) + "; it must be " +
+    fail(file.name() + ": tensor " + in_quotes(name) + ": shape is " + shape_text(e.shape) + "; it must be " +
          shape_text(shape));
   }
 }
@@ -200,7 +200,7 @@ inline void check_tensors(const safetensors_file& file, const scorer_description
   }
   for (const auto& [name, e] : file.header().tensors) {
     if (!is_known(name, d)) [[unlikely]] {
-      fail(file.name() + ": tensor " + quoted(name) + " is not part of a scorer of kind " + name_of(d.kind));
+      fail(file.name() + ": tensor " + in_quotes(name) + " is not part of a scorer of kind " + name_of(d.kind));
     }
   }
 }
@@ -218,7 +218,7 @@ inline void check_tensors(const safetensors_file& file, const scorer_description
   if (const std::string& kind = metadata(file, "kind"); kind == "mlp" || kind == "mlstm") {
     d.kind = kind == "mlp" ? scorer_kind::mlp : scorer_kind::mlstm;
   } else {
-    fail(file.name() + ": metadata 'kind' is " + quoted(kind) + "; it must be 'mlp' or 'mlstm'");
+    fail(file.name() + ": metadata 'kind' is " + in_quotes(kind) + "; it must be 'mlp' or 'mlstm'");
   }
   d.layers = metadata_integer(file, "layers", 1, max_layers);
   d.input.kv_heads = metadata_integer(file, "kv_heads", 1, scorer_input::max_heads);

@@ -91,7 +91,7 @@ class scorer_file {
       std::uint32_t bits = 0;
       std::memcpy(&bits, file_.data() + at, 4);
       if ((bits & 0x7f800000U) == 0x7f800000U) [[unlikely]] {
-        fail(file_.name() + ": tensor " + quoted(name) + ": element " + std::to_string((at - entry.begin) / 4) +
+        fail(file_.name() + ": tensor " + in_quotes(name) + ": element " + std::to_string((at - entry.begin) / 4) +
              " is not finite");
       }
     }
