@@ -53,8 +53,8 @@ void expects_group(const std::string& verb, const Scorer& scorer, index_t group)
 /// Query heads that share a KV head. Throws `error` unless `query_heads` is a positive multiple of `kv_heads`.
 inline index_t group_of(const std::string& verb, index_t query_heads, index_t kv_heads) {
   if (query_heads < 1 || query_heads % kv_heads != 0) [[unlikely]] {
-    fail(verb + ": q.extent(head) is " + std::to_string(query_heads) + "; it must be a positive multiple of the cache's " +
-         std::to_string(kv_heads) + " KV heads");
+    fail(verb + ": q.extent(head) is " + std::to_string(query_heads) +
+         "; it must be a positive multiple of the cache's " + std::to_string(kv_heads) + " KV heads");
   }
   return query_heads / kv_heads;
 }

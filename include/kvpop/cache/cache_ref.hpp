@@ -24,17 +24,17 @@ struct cache_shape {
 /// memory fills them in by hand, or lets `carve_cache` lay them out in one block. All dense and row-major.
 template <class T>
 struct cache_arrays {
-  T* keys = nullptr;                 ///< [sequences, kv_heads, slots, key_dim]
-  T* values = nullptr;               ///< [sequences, kv_heads, slots, value_dim]
-  index_t* positions = nullptr;      ///< [sequences, kv_heads, slots] absolute position; -1 where empty
-  double* priorities = nullptr;      ///< [sequences, kv_heads, slots] NaN where not scored yet
-  float* memories = nullptr;         ///< [sequences, kv_heads, memory] the scorer's
-  index_t* seen = nullptr;           ///< [sequences] tokens ever appended
-  index_t* limits = nullptr;         ///< [sequences] slots that may be held
-  std::int32_t* rings = nullptr;     ///< [sequences, kv_heads, window] slot of position p at p % window
-  std::int32_t* held = nullptr;      ///< [sequences, kv_heads] tokens held now: slots [0, held) are live
-  std::int32_t* pins = nullptr;      ///< [sequences] pinned tokens that are not sinks
-  std::uint8_t* pinned = nullptr;    ///< [sequences, kv_heads, slots] 1 where pinned
+  T* keys = nullptr;               ///< [sequences, kv_heads, slots, key_dim]
+  T* values = nullptr;             ///< [sequences, kv_heads, slots, value_dim]
+  index_t* positions = nullptr;    ///< [sequences, kv_heads, slots] absolute position; -1 where empty
+  double* priorities = nullptr;    ///< [sequences, kv_heads, slots] NaN where not scored yet
+  float* memories = nullptr;       ///< [sequences, kv_heads, memory] the scorer's
+  index_t* seen = nullptr;         ///< [sequences] tokens ever appended
+  index_t* limits = nullptr;       ///< [sequences] slots that may be held
+  std::int32_t* rings = nullptr;   ///< [sequences, kv_heads, window] slot of position p at p % window
+  std::int32_t* held = nullptr;    ///< [sequences, kv_heads] tokens held now: slots [0, held) are live
+  std::int32_t* pins = nullptr;    ///< [sequences] pinned tokens that are not sinks
+  std::uint8_t* pinned = nullptr;  ///< [sequences, kv_heads, slots] 1 where pinned
 };
 
 /// One KV head of one sequence: the pointers that inner kernels work on. Slots [0, held) are live.
@@ -154,18 +154,14 @@ class budgeted_cache_ref {
   }
 
   /// Bytes of one KV entry of one head: the unit a scorer's memory is charged in.
-  static constexpr index_t entry_bytes() noexcept {
-    return (KeyDim + ValueDim) * static_cast<index_t>(sizeof(T));
-  }
+  static constexpr index_t entry_bytes() noexcept { return (KeyDim + ValueDim) * static_cast<index_t>(sizeof(T)); }
 
  private:
   static constexpr index_t slots_of(const cache_shape& shape, const kvpop::budget& limits) noexcept {
     return limits.capacity() > shape.prompt ? limits.capacity() : shape.prompt;
   }
 
-  [[nodiscard]] index_t row(index_t sequence, index_t head) const noexcept {
-    return sequence * shape_.kv_heads + head;
-  }
+  [[nodiscard]] index_t row(index_t sequence, index_t head) const noexcept { return sequence * shape_.kv_heads + head; }
 
   cache_arrays<T> arrays_;
   cache_shape shape_;

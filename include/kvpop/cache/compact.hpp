@@ -4,10 +4,10 @@
 #include <cstdint>
 #include <limits>
 
-#include "kvpop/cache/reset.hpp"      // expects_sequence
-#include "kvpop/core/context.hpp"     // host_context
-#include "kvpop/core/workspace.hpp"   // carver
-#include "kvpop/select/top_k.hpp"     // top_k_row
+#include "kvpop/cache/reset.hpp"     // expects_sequence
+#include "kvpop/core/context.hpp"    // host_context
+#include "kvpop/core/workspace.hpp"  // carver
+#include "kvpop/select/top_k.hpp"    // top_k_row
 
 KVPOP_NAMESPACE_BEGIN
 
@@ -18,7 +18,7 @@ struct compact_scratch {
   index_t* slots = nullptr;       // [H, slots]
   index_t* chosen = nullptr;      // [H, topk] indices into the candidates
   std::uint8_t* stays = nullptr;  // [H, slots]
-  top_k_scratch selection;   // [H]
+  top_k_scratch selection;        // [H]
 
   static compact_scratch carve(carver& memory, index_t heads, index_t slots, index_t topk) {
     const index_t all = checked_multiply(heads, slots, "compact: workspace");
@@ -33,8 +33,9 @@ struct compact_scratch {
   }
 
   [[nodiscard]] compact_scratch of_head(index_t h, index_t slot_count, index_t topk) const noexcept {
-    return {priorities + h * slot_count, positions + h * slot_count, slots + h * slot_count,
-            chosen + h * topk,           stays + h * slot_count,     selection.of_task(h, slot_count, std::min(topk, slot_count))};
+    return {priorities + h * slot_count, positions + h * slot_count,
+            slots + h * slot_count,      chosen + h * topk,
+            stays + h * slot_count,      selection.of_task(h, slot_count, std::min(topk, slot_count))};
   }
 };
 

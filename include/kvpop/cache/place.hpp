@@ -3,11 +3,11 @@
 #include <limits>
 #include <type_traits>
 
-#include "kvpop/cache/cache_ref.hpp"   // head_state, budget
-#include "kvpop/cache/eviction.hpp"    // eviction
-#include "kvpop/score/scorer.hpp"      // scorer, observe and score
-#include "kvpop/select/pop.hpp"        // pop
-#include "kvpop/select/priority.hpp"   // fold_decay
+#include "kvpop/cache/cache_ref.hpp"  // head_state, budget
+#include "kvpop/cache/eviction.hpp"   // eviction
+#include "kvpop/score/scorer.hpp"     // scorer, observe and score
+#include "kvpop/select/pop.hpp"       // pop
+#include "kvpop/select/priority.hpp"  // fold_decay
 
 KVPOP_NAMESPACE_BEGIN
 
@@ -83,8 +83,7 @@ class token_placer {
       }
       const index_t slot = t == q ? -1 : head_.ring[t % budget_.window];
       widen_token<KeyDim, ValueDim>(stored(t, slot), x);
-      const double priority =
-          fold_decay(scorer_.score(index_, t, x, head_.memory), log_gamma_of(scorer_, index_), t);
+      const double priority = fold_decay(scorer_.score(index_, t, x, head_.memory), log_gamma_of(scorer_, index_), t);
       if (t == q) {
         return priority;
       }

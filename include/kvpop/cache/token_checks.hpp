@@ -49,8 +49,8 @@ void expects_scorer(const std::string& verb, const budgeted_cache_ref<T, KeyDim,
   same("value_dim", value_dim_of(scorer), ValueDim);
   const index_t delay = delay_of(scorer);
   if (delay < 0 || delay > cache.budget().window) [[unlikely]] {
-    fail(verb + ": scorer.delay is " + std::to_string(delay) + "; it must be at least 0 and at most budget.window = " +
-         std::to_string(cache.budget().window));
+    fail(verb + ": scorer.delay is " + std::to_string(delay) +
+         "; it must be at least 0 and at most budget.window = " + std::to_string(cache.budget().window));
   }
   if (memory_size_of(scorer) > cache.shape().memory) [[unlikely]] {
     fail(verb + ": scorer.memory_size is " + std::to_string(memory_size_of(scorer)) +

@@ -15,7 +15,8 @@ KVPOP_NAMESPACE_BEGIN
 template <class A>
 concept byte_allocator = requires(A a, std::byte* p, std::size_t bytes, std::size_t alignment) {
   { a.allocate(bytes, alignment) } -> std::same_as<std::byte*>;
-  { a.deallocate(p, bytes, alignment) } noexcept;
+  { a.deallocate(p, bytes, alignment) }
+  noexcept;
 };
 
 /// The default: aligned operator new.

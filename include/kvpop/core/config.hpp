@@ -105,11 +105,11 @@
 #define KVPOP_ABI_EXPAND(v1, v2, v3, a, b, c, d, e, f, g, h, i, j, k, l, m, n, o) \
   KVPOP_ABI_PASTE(v1, v2, v3, a, b, c, d, e, f, g, h, i, j, k, l, m, n, o)
 /// The ABI namespace: v<major>_<minor>_<patch>_<one digit a feature>.
-#define KVPOP_ABI_NAMESPACE                                                                                       \
-  KVPOP_ABI_EXPAND(KVPOP_VERSION_MAJOR, KVPOP_VERSION_MINOR, KVPOP_VERSION_PATCH, KVPOP_ABI_SSSE3, KVPOP_ABI_SSE4, \
-                   KVPOP_ABI_AVX, KVPOP_ABI_FMA, KVPOP_ABI_F16C, KVPOP_ABI_BMI, KVPOP_ABI_MOVBE, KVPOP_ABI_AVX512, \
-                   KVPOP_ABI_AVX512X, KVPOP_ABI_VNNI, KVPOP_ABI_BF16, KVPOP_ABI_FP16, KVPOP_ABI_ARM,              \
-                   KVPOP_ABI_FAST, KVPOP_ABI_THROWS)
+#define KVPOP_ABI_NAMESPACE                                                                                          \
+  KVPOP_ABI_EXPAND(KVPOP_VERSION_MAJOR, KVPOP_VERSION_MINOR, KVPOP_VERSION_PATCH, KVPOP_ABI_SSSE3, KVPOP_ABI_SSE4,   \
+                   KVPOP_ABI_AVX, KVPOP_ABI_FMA, KVPOP_ABI_F16C, KVPOP_ABI_BMI, KVPOP_ABI_MOVBE, KVPOP_ABI_AVX512,   \
+                   KVPOP_ABI_AVX512X, KVPOP_ABI_VNNI, KVPOP_ABI_BF16, KVPOP_ABI_FP16, KVPOP_ABI_ARM, KVPOP_ABI_FAST, \
+                   KVPOP_ABI_THROWS)
 
 #define KVPOP_NAMESPACE_BEGIN \
   namespace kvpop {           \

@@ -29,7 +29,7 @@ class host_context {
 
   /// The engine's parallel_for as an object, called as `pool(tasks, f)` with `f(i)`; `pool` must outlive the context.
   template <class Pool>
-    requires requires(Pool& pool, index_t n, void (*f)(index_t)) { pool(n, f); }
+  requires requires(Pool& pool, index_t n, void (*f)(index_t)) { pool(n, f); }
   host_context(Pool& pool, int threads)
       : host_context(
             [](void* engine, index_t tasks, task_function task, void* argument) {

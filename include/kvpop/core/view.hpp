@@ -43,8 +43,8 @@ class view {
 
   /// view<T> converts to view<const T>, never to another memory space or other axes.
   template <class U>
-    requires(std::is_same_v<const U, T> && !std::is_same_v<U, T>)
-  constexpr view(const view<U, Memory, Axes...>& other) noexcept  // NOLINT(google-explicit-constructor): as pointers do
+  requires(std::is_same_v<const U, T> && !std::is_same_v<U, T>) constexpr view(
+      const view<U, Memory, Axes...>& other) noexcept  // NOLINT(google-explicit-constructor): as pointers do
       : data_(other.data()), extents_(other.extents()), strides_(other.strides()) {}
 
   [[nodiscard]] constexpr T* data() const noexcept { return data_; }
@@ -64,15 +64,13 @@ class view {
 
   /// One element, by an index for each axis.
   template <class... Index>
-    requires(sizeof...(Index) == rank)
-  [[nodiscard]] constexpr T& operator()(Index... i) const noexcept {
+  requires(sizeof...(Index) == rank) [[nodiscard]] constexpr T& operator()(Index... i) const noexcept {
     return data_[offset(i...)];
   }
 
   /// Where a vector along the last axis begins: an index for each axis but the last.
   template <class... Index>
-    requires(sizeof...(Index) + 1 == rank)
-  [[nodiscard]] constexpr T* row(Index... i) const noexcept {
+  requires(sizeof...(Index) + 1 == rank) [[nodiscard]] constexpr T* row(Index... i) const noexcept {
     return data_ + offset(i..., 0);
   }
 

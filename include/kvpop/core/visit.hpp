@@ -19,14 +19,18 @@ decltype(auto) visit(index_t value, F&& f) {
   constexpr index_t first = [](index_t v, auto...) { return v; }(Values...);
   using result = std::invoke_result_t<F&, std::integral_constant<index_t, first>>;
   if constexpr (std::is_void_v<result>) {
-    const bool known = ((value == Values && (static_cast<void>(f(std::integral_constant<index_t, Values>{})), true)) || ...);
+    const bool known =
+        ((value == Values && (static_cast<void>(f(std::integral_constant<index_t, Values>{})), true)) || ...);
     if (known) {
       return;
     }
   } else {
     result (*chosen)(F&) = nullptr;
-    static_cast<void>(((value == Values && (chosen = [](F& g) -> result { return g(std::integral_constant<index_t, Values>{}); },
-                                            true)) || ...));
+    static_cast<void>(
+        ((value == Values &&
+          (
+              chosen = [](F& g) -> result { return g(std::integral_constant<index_t, Values>{}); }, true)) ||
+         ...));
     if (chosen != nullptr) {
       return chosen(f);
     }
