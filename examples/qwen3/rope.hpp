@@ -1,0 +1,27 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "config.hpp"              // model_config
+#include "kvpop/core/context.hpp"  // host_context
+
+namespace qwen3 {
+
+/// Rotary position embedding as Hugging Face lays it out: dimension i of a head turns with dimension i + head_dim / 2.
+
+/// Radians a position for each pair, [head_dim / 2]: theta^(-2 i / head_dim), scaled where the config says so
+/// (transformers' `llama3`). Computed in double, rounded to f32, as the models were trained with.
+std::vector<float> rope_frequencies(const model_config& config);
+
+/// Cosines and sines of the positions first .. first + count - 1, each [count, head_dim / 2], shared by all layers and
+/// heads. The angle is the f32 product of position and frequency, as in transformers.
+void rope_angles(std::span<const float> frequencies, std::int64_t first, std::int64_t count, float* cosines,
+                 float* sines) noexcept;
+
+/// Turns x [tokens, heads, head_dim] in place; cosines, sines [tokens, head_dim / 2].
+void rotate(const kvpop::host_context& ctx, float* x, std::int64_t tokens, std::int64_t heads, std::int64_t head_dim,
+            const float* cosines, const float* sines);
+
+}  // namespace qwen3
