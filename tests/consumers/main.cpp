@@ -2,6 +2,14 @@
 
 #include <cstdio>
 
-#include "selection.hpp"  // selection
+#include "selection.hpp"  // selection, attention
 
-int main() { return std::fputs(selection().c_str(), stdout) < 0 ? 1 : 0; }
+int main() {
+  float sum = 0.0F;
+  for (const float x : attention()) {
+    sum += x;
+  }
+  // Attention is a mean of values that lie in [-1, 1.75].
+  const bool plausible = sum > -64.0F && sum < 112.0F && sum != 0.0F;
+  return std::fputs(selection().c_str(), stdout) >= 0 && plausible ? 0 : 1;
+}

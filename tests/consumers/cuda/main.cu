@@ -2,8 +2,7 @@
 
 #include <cstdio>
 
-#include "kvpop/cache/append.hpp"  // the host library is read by nvcc too
-#include "kvpop/cache/cache.hpp"   // budgeted_cache
+#include "kvpop/kvpop.hpp"  // the host library is read by nvcc too
 
 int main() {
   kvpop::budgeted_cache<float, 64> cache({.sequences = 1, .kv_heads = 2}, {.sinks = 1, .window = 2, .topk = 3});

@@ -1,3 +1,4 @@
-#include "../selection.hpp"  // selection
+#include "../selection.hpp"  // selection, attention
+#include "results.hpp"       // results
 
-std::string plain_selection() { return selection(); }
+results plain_results() { return {selection(), attention()}; }

@@ -1,3 +1,4 @@
-#include "../selection.hpp"  // selection
+#include "../selection.hpp"  // selection, attention
+#include "results.hpp"       // results
 
-std::string wide_selection() { return selection(); }
+results wide_results() { return {selection(), attention()}; }
