@@ -27,15 +27,22 @@ class host_context {
     expects(threads >= 1, "host_context: threads", threads, "at least 1");
   }
 
+  /// One task as `pool` below is handed it: a callable `f(i)`, copyable, noexcept.
+  struct indexed_task {
+    task_function task;
+    void* argument;
+    void operator()(index_t i) const noexcept { task(argument, i); }
+  };
+
   /// The engine's parallel_for as an object, called as `pool(tasks, f)` with `f(i)`; `pool` must outlive the context.
   template <class Pool>
-  requires requires(Pool& pool, index_t n, void (*f)(index_t)) { pool(n, f); }
+  requires requires(Pool& pool, index_t n, indexed_task f) { pool(n, f); }
   host_context(Pool& pool, int threads)
       : host_context(
             [](void* engine, index_t tasks, task_function task, void* argument) {
-              (*static_cast<Pool*>(engine))(tasks, [task, argument](index_t i) { task(argument, i); });
+              (*static_cast<Pool*>(engine))(tasks, indexed_task{task, argument});
             },
-            std::addressof(pool), threads) {}
+            const_cast<void*>(static_cast<const void*>(std::addressof(pool))), threads) {}
 
   /// How many tasks may run at once; verbs split their work by it.
   [[nodiscard]] constexpr int threads() const noexcept { return threads_; }
