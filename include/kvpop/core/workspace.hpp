@@ -26,9 +26,12 @@ class carver {
   /// Carves. `verb` is named in the error when the workspace turns out too small.
   carver(const workspace& memory, const char* verb) noexcept : base_(memory.data), limit_(memory.bytes), verb_(verb) {}
 
-  /// The next `count` elements of T, 64-byte aligned, uninitialised.
+  /// The next `count` elements of T, 64-byte aligned, uninitialised; null for none, which take no room.
   template <class T>
   T* take(index_t count) {
+    if (count == 0) {
+      return nullptr;
+    }
     const index_t bytes = checked_multiply(count, static_cast<index_t>(sizeof(T)), "workspace");
     const index_t begin = checked_add(used_, padding(), "workspace");
     used_ = checked_add(begin, bytes, "workspace");
@@ -38,7 +41,7 @@ class carver {
     if (static_cast<std::size_t>(used_) > limit_) [[unlikely]] {
       fail_small();
     }
-    return count == 0 ? nullptr : reinterpret_cast<T*>(base_ + begin);
+    return reinterpret_cast<T*>(base_ + begin);
   }
 
   /// Bytes taken so far. In count mode it leaves room to align a workspace that is not.
