@@ -12,6 +12,8 @@ target_compile_options(
             -Wconversion
             -Wshadow
             -Wpedantic
+            # g++ 12 warns falsely of "x" + std::string: https://gcc.gnu.org/bugzilla/show_bug.cgi?id=105651
+            $<$<AND:$<CXX_COMPILER_ID:GNU>,$<VERSION_LESS:$<CXX_COMPILER_VERSION>,13>>:-Wno-restrict>
             # g++ 12 does not vectorise at RelWithDebInfo's -O2.
             $<$<CONFIG:RelWithDebInfo>:-O3>
             $<$<BOOL:${KVPOP_WERROR}>:-Werror>)
