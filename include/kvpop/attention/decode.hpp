@@ -122,13 +122,13 @@ struct job {
       load(row, pass, queries);
       for (index_t h = 0; h < queries.heads; ++h) states[h] = {};
       for (index_t first = 0; first < k.held; first += decode_block) {
-        decode_states(queries, k, first, count_at(k, first), tile, block);
+        decode_states(queries, k, first, k.block_at(first), tile, block);
         for (index_t h = 0; h < queries.heads; ++h) states[h].merge(block[h]);
       }
       finish(row, pass, states, lse);
       if (outputs.weights.data() == nullptr) continue;
       for (index_t first = 0; first < k.held; first += decode_block) {
-        add_weights(row, pass, first, count_at(k, first), lse, tile, queries);
+        add_weights(row, pass, first, k.block_at(first), lse, tile, queries);
       }
     }
     if (outputs.weights.data() != nullptr) clear_unheld_weights(row);
@@ -147,7 +147,7 @@ struct job {
       decode_queries<KeyDim> queries;
       decode_tile tile;
       load(row, pass, queries);
-      decode_states(queries, k, first, count_at(k, first), tile, state_of(s, row, task % blocks, pass));
+      decode_states(queries, k, first, k.block_at(first), tile, state_of(s, row, task % blocks, pass));
     });
     ctx.parallel_for(sizes.rows() * passes, [&](index_t task) noexcept {
       const index_t row = task / passes;
@@ -169,14 +169,11 @@ struct job {
       decode_tile tile;
       for (index_t pass = 0; pass < passes; ++pass) {
         load(row, pass, queries);
-        add_weights(row, pass, first, count_at(k, first), s.lse + row * sizes.group() + pass * decode_heads, tile, queries);
+        add_weights(row, pass, first, k.block_at(first), s.lse + row * sizes.group() + pass * decode_heads, tile, queries);
       }
     });
   }
 
-  static index_t count_at(const decode_keys<T>& k, index_t first) noexcept {
-    return k.held - first < decode_block ? k.held - first : decode_block;
-  }
   softmax_state<ValueDim>* state_of(const scratch<ValueDim>& s, index_t row, index_t block, index_t pass) const noexcept {
     return s.states + (row * sizes.blocks() + block) * sizes.group() + pass * decode_heads;
   }

@@ -50,6 +50,17 @@ KVPOP_INLINE vec as_floats(uvec v) noexcept { return reinterpret_cast<vec>(v); }
 KVPOP_INLINE vec broadcast(float x) noexcept { return x - vec{}; }
 KVPOP_INLINE uvec broadcast_bits(std::uint32_t x) noexcept { return x - uvec{}; }
 
+/// Zero-extends each lane.
+KVPOP_INLINE uvec widen_bits(hvec h) noexcept {
+#if KVPOP_SIMD_LANES == 16 && KVPOP_HAS_BUILTIN(__builtin_ia32_pmovzxwd512_mask)  // g++ 12 makes two halves of the other
+  using in [[gnu::vector_size(32)]] = std::int16_t;
+  return reinterpret_cast<uvec>(
+      __builtin_ia32_pmovzxwd512_mask(reinterpret_cast<in>(h), ivec{}, static_cast<unsigned short>(-1)));
+#else
+  return __builtin_convertvector(h, uvec);
+#endif
+}
+
 /// a * b + c: one rounding where the instruction set has it, two where it has not (SSE2).
 KVPOP_INLINE vec fma(vec a, vec b, vec c) noexcept {
 #if KVPOP_SIMD_LANES == 16 && KVPOP_HAS_BUILTIN(__builtin_ia32_vfmaddps512_mask)
@@ -93,7 +104,7 @@ KVPOP_INLINE vec widen_half(hvec h) noexcept {
   using eight [[gnu::vector_size(16)]] = _Float16;
   return __builtin_convertvector(reinterpret_cast<eight>(h), vec);
 #else
-  const uvec bits = __builtin_convertvector(h, uvec);
+  const uvec bits = widen_bits(h);
   const uvec magnitude = bits & 0x7fffU;
   const uvec sign = (bits & 0x8000U) << 16;
   const vec subnormal = __builtin_convertvector(reinterpret_cast<ivec>(magnitude), vec) * 0x1p-24F;  // exact
@@ -141,7 +152,7 @@ KVPOP_INLINE void store(float16* p, vec v) noexcept {
 KVPOP_INLINE vec load(const bfloat16* p) noexcept {
   hvec h;
   __builtin_memcpy(&h, p, sizeof(h));
-  return as_floats(__builtin_convertvector(h, uvec) << 16);
+  return as_floats(widen_bits(h) << 16);
 }
 /// In integers even where the CPU has the instruction: that one flushes subnormals.
 KVPOP_INLINE void store(bfloat16* p, vec v) noexcept {
@@ -195,7 +206,7 @@ template <index_t N>
 KVPOP_INLINE vec load_part(const bfloat16* p) noexcept {
   hvec h{};
   __builtin_memcpy(&h, p, N * sizeof(h[0]));
-  return as_floats(__builtin_convertvector(h, uvec) << 16);
+  return as_floats(widen_bits(h) << 16);
 }
 template <index_t N, class T>
 KVPOP_INLINE vec load_part(const T* p) noexcept {
