@@ -48,7 +48,7 @@ void end_prompt(const host_context& ctx, const budgeted_cache_ref<T, KeyDim, Val
                 index_t sequence, float scale, const workspace& memory) {
   expects_sequence(cache, sequence);
   expects_scorer("end_prompt", cache, scorer);
-  if (cache.seen(sequence) > cache.slots()) [[unlikely]] {
+  if (cache.limit(sequence) < cache.slots() || cache.seen(sequence) > cache.slots()) [[unlikely]] {
     fail("end_prompt: the prompt of sequence " + std::to_string(sequence) + " has ended already");
   }
   const std::size_t needed = end_prompt_workspace(cache);
