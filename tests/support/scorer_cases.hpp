@@ -197,8 +197,8 @@ struct mlstm_case {
     double r = oracle_dot(a.data() + head * n, x, n) + static_cast<double>(b[static_cast<std::size_t>(head)]);
     for (std::int64_t v = 0; v < dv; ++v) {
       const double gate = 1.0 / (1.0 + std::exp(-oracle_dot(wo.data() + (head * dv + v) * n, x, n)));
-      r += static_cast<double>(wout[static_cast<std::size_t>(head * dv + v)]) * gate *
-           h[static_cast<std::size_t>(v)] / std::sqrt(square / static_cast<double>(dv) + 1e-6);
+      r += static_cast<double>(wout[static_cast<std::size_t>(head * dv + v)]) * gate * h[static_cast<std::size_t>(v)] /
+           std::sqrt(square / static_cast<double>(dv) + 1e-6);
     }
     return r;
   }
