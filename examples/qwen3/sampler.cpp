@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <limits>
 #include <string>
 
@@ -34,7 +35,7 @@ std::int32_t sampler::operator()(std::span<const float> logits) {
   return candidates_[kept - 1].token;  // what rounding left over
 }
 
-// The candidates, likeliest first, after top_k.
+// The candidates after top_k; likeliest first where top_k or top_p look at the order.
 void sampler::gather(std::span<const float> logits) {
   candidates_.clear();
   for (std::size_t i = 0; i < logits.size(); ++i) {
@@ -44,18 +45,21 @@ void sampler::gather(std::span<const float> logits) {
   const auto likelier = [](const candidate& a, const candidate& b) {
     return a.logit > b.logit || (a.logit == b.logit && a.token < b.token);
   };
-  const auto k = static_cast<std::size_t>(parameters_.top_k);
-  const std::size_t kept = k == 0 ? candidates_.size() : std::min(k, candidates_.size());
-  const auto middle = candidates_.begin() + static_cast<std::ptrdiff_t>(kept);
-  std::partial_sort(candidates_.begin(), middle, candidates_.end(), likelier);
-  candidates_.resize(kept);
+  const std::int64_t k = parameters_.top_k;
+  if (k > 0 && k < std::ssize(candidates_)) {
+    std::partial_sort(candidates_.begin(), candidates_.begin() + k, candidates_.end(), likelier);
+    candidates_.resize(static_cast<std::size_t>(k));
+  } else if (parameters_.top_p < 1) {
+    std::sort(candidates_.begin(), candidates_.end(), likelier);
+  }
 }
 
 // Fills the weights and returns how many candidates top_p keeps, at least one.
 std::size_t sampler::weigh() {
   weights_.clear();
   double total = 0;
-  const double largest = static_cast<double>(candidates_.front().logit);
+  double largest = -std::numeric_limits<double>::infinity();
+  for (const candidate& one : candidates_) largest = std::max(largest, static_cast<double>(one.logit));
   for (const candidate& one : candidates_) {
     const double logit = static_cast<double>(one.logit);
     // Equal ones apart, so that infinity - infinity does not come up.

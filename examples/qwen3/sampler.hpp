@@ -39,7 +39,7 @@ class sampler {
 
   sampling parameters_;
   std::mt19937_64 generator_;
-  std::vector<candidate> candidates_;  // likeliest first once cut
+  std::vector<candidate> candidates_;  // likeliest first where top_k or top_p look at the order
   std::vector<double> weights_;        // of the candidates, not normalised
 };
 
