@@ -8,19 +8,19 @@
 /// Replaces operator new and delete of the whole test program by ones that count. Include it in exactly one file.
 namespace kvpop_test {
 
-inline std::atomic<long> news{0};                // calls of any operator new, on any thread
+inline std::atomic<long> operator_news{0};       // calls of any operator new, on any thread
 inline std::atomic<std::size_t> largest_new{0};  // bytes of the largest since it was set to 0
 
 /// Calls of operator new while `act` runs.
 template <class Act>
 long news_of(Act&& act) {
-  const long before = news.load();
+  const long before = operator_news.load();
   act();
-  return news.load() - before;
+  return operator_news.load() - before;
 }
 
 inline void* counted(std::size_t bytes, std::size_t alignment) noexcept {
-  news.fetch_add(1);
+  operator_news.fetch_add(1);
   std::size_t largest = largest_new.load();
   while (bytes > largest && !largest_new.compare_exchange_weak(largest, bytes)) {
   }
