@@ -1,0 +1,226 @@
+#include "commands.hpp"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cstdio>
+#include <memory>
+#include <string_view>
+#include <thread>
+
+#include "agree.hpp"                   // compare_chunkings
+#include "console.hpp"                 // print, note, read_stdin
+#include "error.hpp"                   // usage_error
+#include "eval.hpp"                    // evaluate
+#include "eval_output.hpp"             // eval_table, eval_json
+#include "generate.hpp"                // generate
+#include "inspect.hpp"                 // inspect_model, inspect_scorer
+#include "kvpop/core/thread_pool.hpp"  // thread_pool
+#include "logits.hpp"                  // write_logits
+#include "mapped_file.hpp"             // mapped_file
+#include "output_file.hpp"             // output_file
+
+namespace qwen3 {
+
+namespace {
+
+// The model with what every verb that runs it needs.
+struct engine {
+  explicit engine(const run_options& o)
+      : network(model::open(o.model)),
+        scorers(load_scorers(o.model, o.scorer, network.shape())),
+        settings{o.sinks, o.window, cache_dtype_of(o.cache_dtype), o.seed},
+        pool(o.threads > 0 ? o.threads : static_cast<int>(std::max(1U, std::thread::hardware_concurrency()))),
+        ctx(pool.context()) {}
+
+  // The method and budget of the command line, for a text of `tokens`. Says on stderr what the budget comes to.
+  method_plan plan(const method_options& o, std::int64_t tokens) const {
+    const method m = method_of(o.method);
+    std::int64_t entries = tokens;
+    if (m == method::full) {
+      if (o.budget || o.compression) note("method full keeps everything: the budget has no effect");
+    } else if (o.budget) {
+      entries = *o.budget;
+    } else if (o.compression) {
+      check_compression(*o.compression);
+      entries = entries_at(*o.compression, tokens);
+    } else {
+      throw usage_error(std::string("--method ") + name_of(m) + " needs --budget or --compression");
+    }
+    const method_plan result = plan_method(m, entries, settings, scorers, network.shape());
+    if (m != method::full) note(std::string(name_of(m)) + ": " + arithmetic(result));
+    return result;
+  }
+
+  kv_cache_request request(const method_plan& plan, std::int64_t prompt) const {
+    return {.plan = plan, .dtype = settings.dtype, .seed = settings.seed, .prompt = prompt, .replay = nullptr};
+  }
+
+  static void check_compression(double compression) {
+    if (!(compression >= 0 && compression < 100))
+      throw usage_error("--compression is " + std::to_string(compression) + "; it must be at least 0 and below 100");
+  }
+
+  model network;
+  scorer_set scorers;
+  method_settings settings;
+  kvpop::thread_pool pool;
+  kvpop::host_context ctx;
+};
+
+std::int64_t count(const std::vector<std::int32_t>& tokens) { return static_cast<std::int64_t>(tokens.size()); }
+
+void write_file(const std::string& path, const std::string& text) {
+  output_file file(path);
+  file.write(text);
+  file.commit();
+}
+
+std::vector<std::int32_t> encode_text(const std::string& model, const std::string& text, std::int64_t vocabulary) {
+  if (text.empty()) throw usage_error("the text is empty");
+  std::vector<std::int32_t> tokens = tokenizer::load(model).encode(text).ids;
+  check_tokens(tokens, vocabulary);
+  return tokens;
+}
+
+}  // namespace
+
+std::vector<std::int32_t> parse_tokens(const std::string& list) {
+  std::string text = list;
+  if (text.starts_with('@')) text = mapped_file::open(text.substr(1)).text();
+  constexpr std::string_view separators = ", \t\r\n";
+  std::vector<std::int32_t> tokens;
+  for (std::size_t begin = text.find_first_not_of(separators); begin != std::string::npos;) {
+    const std::size_t end = std::min(text.find_first_of(separators, begin), text.size());
+    const char* const last = text.data() + end;
+    std::int32_t id = 0;
+    const auto [stop, error] = std::from_chars(text.data() + begin, last, id);
+    if (error != std::errc{} || stop != last || id < 0)
+      throw usage_error("--tokens: " + in_quotes(std::string_view(text).substr(begin, end - begin)) +
+                        " is not a token id");
+    tokens.push_back(id);
+    begin = text.find_first_not_of(separators, end);
+  }
+  if (tokens.empty()) throw usage_error("--tokens holds no token");
+  return tokens;
+}
+
+int run_logits(const logits_options& o) {
+  const std::vector<std::int32_t> tokens = parse_tokens(o.tokens);
+  const engine e(o);
+  check_tokens(tokens, e.network.config().vocabulary);
+  const std::int64_t prompt = o.prompt.value_or(count(tokens));
+  if (prompt < 1 || prompt > count(tokens))
+    throw usage_error("--prompt-tokens is " + std::to_string(prompt) + "; there are " + std::to_string(count(tokens)) +
+                      " tokens");
+  const method_plan plan = e.plan(o, count(tokens));
+  warn_of_positions(e.network.config(), count(tokens));
+  const auto cache = make_kv_cache(e.network.config(), e.scorers, e.request(plan, prompt));
+  write_logits(e.ctx, e.network, tokens, *cache, o.chunk, prompt, plan.name == method::full, o.output);
+  return 0;
+}
+
+int run_tokenize(const tokenize_options& o) {
+  const tokenizer words = tokenizer::load(o.model);
+  const std::string input = read_stdin();
+  if (o.decode) {
+    const bool empty = input.find_first_not_of(" \t\r\n") == std::string::npos;
+    print(empty ? "" : words.decode(parse_tokens(input)));
+    return 0;
+  }
+  std::string text;
+  for (const std::int32_t id : words.encode(input).ids) {
+    if (!text.empty()) text += ' ';
+    text += std::to_string(id);
+  }
+  text += '\n';
+  print(text);
+  return 0;
+}
+
+int run_generate(const generate_options& o) {
+  const std::string given = o.prompt == "-" ? read_stdin() : o.prompt;
+  if (given.empty()) throw usage_error("the prompt is empty");
+  const tokenizer words = tokenizer::load(o.model);
+  const engine e(o);
+  const model_config& config = e.network.config();
+  const std::vector<std::int32_t> prompt = words.encode(o.chat ? words.chat_prompt(given, o.system) : given).ids;
+  if (prompt.empty()) throw usage_error("the prompt has no token");
+  check_tokens(prompt, config.vocabulary);
+  const method_plan plan = e.plan(o, count(prompt) + o.max_tokens);
+  const auto cache = make_kv_cache(config, e.scorers, e.request(plan, count(prompt)));
+
+  std::vector<std::int32_t> stop(words.stop_ids().begin(), words.stop_ids().end());
+  for (const std::int64_t id : config.eos_tokens) stop.push_back(static_cast<std::int32_t>(id));
+  sampler sample({.temperature = o.temperature, .top_k = o.top_k, .top_p = o.top_p, .seed = o.seed});
+  const generation made = generate(e.ctx, e.network, words, *cache, prompt, stop, sample,
+                                   {.max_tokens = o.max_tokens, .chunk = o.chunk}, print);
+  print("\n");
+  std::array<char, 256> summary{};
+  std::snprintf(summary.data(), summary.size(),
+                "%lld tokens of prompt in %.2f s, %lld generated at %.1f a second; %lld KV bytes held",
+                static_cast<long long>(count(prompt)), made.prompt_seconds, static_cast<long long>(count(made.tokens)),
+                made.steps > 0 ? static_cast<double>(made.steps) / made.decode_seconds : 0.0,
+                static_cast<long long>(cache->held_bytes()));
+  note(summary.data());
+  return 0;
+}
+
+int run_eval(const eval_options& o) {
+  const engine e(o);
+  eval_request request;
+  request.chunk = o.chunk;
+  for (const std::string& name : o.methods) request.methods.push_back(method_of(name));
+  if (o.methods.empty()) {
+    for (const method m : all_methods()) {
+      const bool learned = m == method::kvpop || m == method::kvpop_mlp;
+      if (!learned || e.scorers.of(m) != nullptr) request.methods.push_back(m);
+    }
+  }
+  for (const std::int64_t entries : o.budgets) request.budgets.push_back({static_cast<double>(entries), false});
+  for (const double c : o.compressions) request.budgets.push_back({c, true});
+  if (request.budgets.empty()) request.budgets = {{75, true}, {88, true}, {94, true}};
+  for (const budget_request& b : request.budgets) {
+    if (b.is_compression) engine::check_compression(b.value);
+  }
+  const std::vector<eval_line> lines = read_eval_data(o.data, tokenizer::load(o.model), o.limit);
+  std::int64_t longest = 0;
+  for (const eval_line& line : lines) longest = std::max(longest, count(line.tokens));
+  warn_of_positions(e.network.config(), longest);
+  eval_report report = evaluate(e.ctx, e.network, e.scorers, e.settings, lines, request);
+  report.model = o.model;
+  report.data = o.data;
+  print(eval_table(report));
+  if (!o.json.empty()) write_file(o.json, eval_json(report));
+  return 0;
+}
+
+int run_inspect(const inspect_options& o) {
+  if (o.model.empty() && o.scorer.empty()) throw usage_error("inspect needs --model DIR or --scorer FILE");
+  if (o.model.empty()) {
+    print(inspect_scorer(o.scorer));
+    return 0;
+  }
+  const engine e(o);
+  print(inspect_model(o.model, e.network, e.scorers, e.settings, o.budget));
+  if (!o.scorer.empty()) print(inspect_scorer(o.scorer));
+  return 0;
+}
+
+int run_agree(const agree_options& o) {
+  if (o.tokens.empty() == o.text.empty()) throw usage_error("agree needs --tokens or --text");
+  const engine e(o);
+  const std::int64_t vocabulary = e.network.config().vocabulary;
+  const std::vector<std::int32_t> tokens =
+      o.tokens.empty() ? encode_text(o.model, o.text == "-" ? read_stdin() : o.text, vocabulary)
+                       : parse_tokens(o.tokens);
+  check_tokens(tokens, vocabulary);
+  const std::int64_t prompt = (count(tokens) + 1) / 2;  // SnapKV's
+  const method_plan plan = e.plan(o, count(tokens));
+  const agreement_report report =
+      compare_chunkings(e.ctx, e.network, e.scorers, e.request(plan, prompt), tokens, o.chunk);
+  print(agreement_text(report));
+  return holds(report) ? 0 : 1;
+}
+
+}  // namespace qwen3

@@ -1,0 +1,84 @@
+#include "eval_output.hpp"
+
+#include <array>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+namespace qwen3 {
+
+namespace {
+
+template <class... Args>
+std::string text(const char* format, Args... args) {
+  std::array<char, 160> line{};
+  std::snprintf(line.data(), line.size(), format, args...);
+  return line.data();
+}
+
+std::string number_or_dash(const std::optional<double>& value, const char* format) {
+  return value ? text(format, *value) : "-";
+}
+
+std::string retention_text(const std::optional<retention_estimate>& r) {
+  return r ? text("%.3f [%.3f, %.3f]", r->value, r->low, r->high) : "-";
+}
+
+std::string budget_text(const eval_result& r) {
+  if (r.name == method::full) return "all";
+  const std::string entries = std::to_string(r.budget);
+  return r.compression ? text("%g %% = ", *r.compression) + entries : entries;
+}
+
+nlohmann::ordered_json or_null(const std::optional<double>& value) {
+  return value ? nlohmann::ordered_json(*value) : nlohmann::ordered_json(nullptr);
+}
+
+}  // namespace
+
+std::string eval_table(const eval_report& report) {
+  std::string table = text("%lld lines, %lld tokens, %lld answers, of which the full model has %lld right\n\n",
+                           static_cast<long long>(report.lines), static_cast<long long>(report.tokens),
+                           static_cast<long long>(report.answers), static_cast<long long>(report.full_correct));
+  table += text("%-10s %12s %6s %11s %8s %22s %9s %6s %10s %9s\n", "method", "budget", "topk", "right", "accuracy",
+                "retention [95 %]", "KL", "agree", "KV KiB", "tokens/s");
+  for (const eval_result& r : report.results) {
+    const std::string right = std::to_string(r.correct) + "/" + std::to_string(r.answers);
+    table += text("%-10s %12s %6lld %11s %8s %22s %9s %6s %10.1f %9.0f\n", name_of(r.name), budget_text(r).c_str(),
+                  static_cast<long long>(r.topk), right.c_str(), number_or_dash(r.accuracy, "%.3f").c_str(),
+                  retention_text(r.retention).c_str(), number_or_dash(r.kl, "%.5f").c_str(),
+                  number_or_dash(r.agreement, "%.3f").c_str(), static_cast<double>(r.kv_bytes) / 1024,
+                  r.tokens_per_second);
+  }
+  return table + "\nbudget in KV entries a head; KL (nats) and agreement from the full model, over the positions from the "
+                 "budget on;\nKV KiB: the most held at once for a line, all layers, scorers' memory included\n";
+}
+
+std::string eval_json(const eval_report& report) {
+  nlohmann::ordered_json results = nlohmann::ordered_json::array();
+  for (const eval_result& r : report.results) {
+    const auto part = [&](double retention_estimate::*member) {
+      return r.retention ? nlohmann::ordered_json((*r.retention).*member) : nlohmann::ordered_json(nullptr);
+    };
+    results.push_back({{"method", name_of(r.name)},
+                       {"budget", r.budget},
+                       {"topk", r.topk},
+                       {"answers", r.answers},
+                       {"correct", r.correct},
+                       {"accuracy", or_null(r.accuracy)},
+                       {"retention", part(&retention_estimate::value)},
+                       {"retention_low", part(&retention_estimate::low)},
+                       {"retention_high", part(&retention_estimate::high)},
+                       {"kl", or_null(r.kl)},
+                       {"agreement", or_null(r.agreement)},
+                       {"kv_bytes", r.kv_bytes},
+                       {"tokens_per_second", r.tokens_per_second}});
+  }
+  const nlohmann::ordered_json document{{"model", report.model},
+                                        {"data", report.data},
+                                        {"lines", report.lines},
+                                        {"tokens", report.tokens},
+                                        {"results", results}};
+  return document.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
+}
+
+}  // namespace qwen3

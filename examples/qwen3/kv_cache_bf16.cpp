@@ -1,0 +1,7 @@
+#include "kv_cache_of.hpp"
+
+namespace qwen3 {
+
+template std::unique_ptr<kv_cache> make_kv_cache_of<kvpop::bfloat16>(kv_cache_parts);
+
+}  // namespace qwen3

@@ -1,0 +1,164 @@
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <exception>
+#include <new>
+#include <string>
+
+#include "commands.hpp"  // options and verbs
+#include "error.hpp"     // usage_error
+
+namespace qwen3 {
+
+namespace {
+
+constexpr int failure = 1;
+constexpr int usage_failure = 2;
+
+const char* const method_help = "full streaming random keynorm tova h2o snapkv kvpop-mlp kvpop";
+
+void add_model(CLI::App& verb, std::string& model, bool required = true) {
+  verb.add_option("--model", model, "Hugging Face directory")->required(required)->type_name("DIR");
+}
+
+void add_scorer_and_dtype(CLI::App& verb, run_options& o) {
+  verb.add_option("--scorer", o.scorer, "scorer file, in place of the model's own")->type_name("FILE");
+  verb.add_option("--sinks", o.sinks, "first tokens kept for good; default: the scorer's, else 4");
+  verb.add_option("--window", o.window, "newest tokens protected; default: the scorer's, else 256");
+  verb.add_option("--cache-dtype", o.cache_dtype, "f32, bf16 or f16");
+}
+
+void add_run(CLI::App& verb, run_options& o) {
+  add_model(verb, o.model);
+  add_scorer_and_dtype(verb, o);
+  verb.add_option("--threads", o.threads, "threads; default: as many as the machine has")->check(CLI::Range(1, 1024));
+  verb.add_option("--seed", o.seed, "of all that is random");
+}
+
+void add_method(CLI::App& verb, method_options& o) {
+  verb.add_option("--method", o.method, method_help);
+  auto* budget = verb.add_option("--budget", o.budget, "KV entries a head, the scorer's memory included");
+  verb.add_option("--compression", o.compression, "per cent of the tokens that go; 75, 88, 94 mean 1/4, 1/8, 1/16 stay")
+      ->excludes(budget);
+}
+
+void add_chunk(CLI::App& verb, std::int64_t& chunk) {
+  verb.add_option("--chunk", chunk, "tokens taken at once")->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 30));
+}
+
+void add_logits(CLI::App& app, logits_options& o) {
+  CLI::App& verb = *app.add_subcommand("logits", "write the logits of token ids as safetensors");
+  add_run(verb, o);
+  add_method(verb, o);
+  verb.add_option("--tokens", o.tokens, "5,17,3 or @FILE")->required();
+  verb.add_option("--output", o.output, "logits [S, vocab], with method full also keys.L and values.L")
+      ->required()
+      ->type_name("FILE");
+  add_chunk(verb, o.chunk);
+  verb.add_option("--prompt-tokens", o.prompt, "how many of the tokens are SnapKV's prompt; default: all");
+}
+
+void add_tokenize(CLI::App& app, tokenize_options& o) {
+  CLI::App& verb = *app.add_subcommand("tokenize", "text on stdin to ids on stdout");
+  add_model(verb, o.model);
+  verb.add_flag("--decode", o.decode, "ids on stdin to text on stdout");
+}
+
+void add_generate(CLI::App& app, generate_options& o) {
+  CLI::App& verb = *app.add_subcommand("generate", "continue a prompt");
+  add_run(verb, o);
+  add_method(verb, o);
+  verb.add_option("--prompt", o.prompt, "text, or - for stdin")->required()->type_name("TEXT|-");
+  verb.add_flag("--chat", o.chat, "the prompt is a message to a chat model");
+  verb.add_option("--system", o.system, "system message of a chat; default: the model's own");
+  verb.add_option("--max-tokens", o.max_tokens, "tokens to generate at most")
+      ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 30));
+  verb.add_option("--temperature", o.temperature, "0 takes the first choice always")->check(CLI::Range(0.0, 1e6));
+  verb.add_option("--top-k", o.top_k, "sample among the k likeliest; 0: all")
+      ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 30));
+  verb.add_option("--top-p", o.top_p, "sample among the likeliest that make up this much")
+      ->check(CLI::Range(0.0, 1.0));
+  add_chunk(verb, o.chunk);
+}
+
+void add_eval(CLI::App& app, eval_options& o) {
+  CLI::App& verb = *app.add_subcommand("eval", "compare methods on lines of text with answers");
+  add_run(verb, o);
+  verb.add_option("--data", o.data, "one {\"text\", \"answers\"} a line")->required()->type_name("F.jsonl");
+  verb.add_option("--methods", o.methods, std::string("of ") + method_help + "; default: all there are")->delimiter(',');
+  auto* budgets = verb.add_option("--budgets", o.budgets, "KV entries a head, as 256,128,64")->delimiter(',');
+  verb.add_option("--compression", o.compressions, "per cent of a line's tokens that go; default 75,88,94")
+      ->delimiter(',')
+      ->excludes(budgets);
+  verb.add_option("--limit", o.limit, "only the first lines; 0: all");
+  add_chunk(verb, o.chunk);
+  verb.add_option("--json", o.json, "write the results there too")->type_name("FILE");
+}
+
+void add_inspect(CLI::App& app, inspect_options& o) {
+  CLI::App& verb = *app.add_subcommand("inspect", "what a model or a scorer file is");
+  add_model(verb, o.model, false);
+  add_scorer_and_dtype(verb, o);
+  verb.add_option("--budget", o.budget, "show how every method would spend this many entries a head");
+}
+
+void add_agree(CLI::App& app, agree_options& o) {
+  CLI::App& verb = *app.add_subcommand("agree", "run a text in chunks and token by token, and compare");
+  add_run(verb, o);
+  add_method(verb, o);
+  auto* tokens = verb.add_option("--tokens", o.tokens, "5,17,3 or @FILE");
+  verb.add_option("--text", o.text, "text, or - for stdin")->excludes(tokens);
+  add_chunk(verb, o.chunk);
+}
+
+int parse_and_run(int argc, const char* const* argv) {
+  CLI::App app("A transformer that runs within a fixed KV budget", "qwen3");
+  app.require_subcommand(1);
+  app.option_defaults()->always_capture_default();
+  logits_options logits;
+  tokenize_options tokenize;
+  generate_options generate;
+  eval_options eval;
+  inspect_options inspect;
+  agree_options agree;
+  add_logits(app, logits);
+  add_tokenize(app, tokenize);
+  add_generate(app, generate);
+  add_eval(app, eval);
+  add_inspect(app, inspect);
+  add_agree(app, agree);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : usage_failure;  // --help is one too
+  }
+  if (app.got_subcommand("logits")) return run_logits(logits);
+  if (app.got_subcommand("tokenize")) return run_tokenize(tokenize);
+  if (app.got_subcommand("generate")) return run_generate(generate);
+  if (app.got_subcommand("eval")) return run_eval(eval);
+  if (app.got_subcommand("inspect")) return run_inspect(inspect);
+  return run_agree(agree);
+}
+
+// The exit status: 0, 1 for a failure, 2 for a usage error.
+int run(int argc, const char* const* argv) {
+  const auto report = [](const char* what, int status) {
+    std::fflush(stdout);
+    std::fprintf(stderr, "qwen3: %s\n", what);
+    return status;
+  };
+  try {
+    return parse_and_run(argc, argv);
+  } catch (const usage_error& error) {
+    return report(error.what(), usage_failure);
+  } catch (const std::bad_alloc&) {
+    return report("out of memory", failure);
+  } catch (const std::exception& error) {
+    return report(error.what(), failure);
+  }
+}
+
+}  // namespace
+
+}  // namespace qwen3
+
+int main(int argc, char** argv) { return qwen3::run(argc, argv); }
