@@ -16,6 +16,11 @@ struct usage_error : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+/// A text, or token ids, that cannot be worked on. The message names the byte or the id. Exit status 1.
+struct input_error : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
 /// `text` in double quotes, fit for a message: control characters become `?`, and at most 100 bytes are shown.
 inline std::string in_quotes(std::string_view text) {
   constexpr std::size_t longest = 100;
