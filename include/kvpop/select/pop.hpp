@@ -70,28 +70,40 @@ class pop_lanes {
 
   /// Looks at the slots i .. i + block - 1.
   ///
-  /// Positions and pins, more than half of the bytes, are read only where some priority does not exceed the lowest one
-  /// found so far: of random priorities in a few blocks a head.
+  /// Positions, half of the bytes, are read only where some priority does not exceed the lowest one found so far; and
+  /// pins, only where some slot of the range beats what was found so far: of random priorities in a few blocks a head.
   void take_block(index_t i) noexcept {
-    vector over = keys(i) > bound_;
-    for (index_t v = lanes; v < block; v += lanes) {
-      over &= keys(i + v) > bound_;
+    vector key[block / lanes];
+    vector over = all(-1);
+    for (index_t v = 0; v < block / lanes; ++v) {
+      __builtin_prefetch(from_.priority + i + v * lanes + ahead);  // past the end lies the next head's beginning
+      key[v] = keys(i + v * lanes);
+      over &= key[v] > bound_key_;
     }
     if (everywhere(over)) {
+      return;
+    }
+    vector better = {};
+    for (index_t v = 0; v < block / lanes; ++v) {
+      const vector position = load(from_.position + i + v * lanes);
+      better |= in_range(position) & beats(key[v], position, bound_key_, bound_position_);
+    }
+    if (everywhere(~better)) {
       return;
     }
     for (index_t v = 0; v < block; v += lanes) {
       take(i + v);
     }
-    bound_ = all(choice().key);
+    const pop_choice bound = choice();
+    bound_key_ = all(bound.key);
+    bound_position_ = all(bound.position);
   }
 
   /// Looks at the slots i .. i + lanes - 1.
   void take(index_t i) noexcept {
     const vector key = keys(i);
     const vector position = load(from_.position + i);
-    vector better = (position >= all(from_.range.first)) & (position <= all(from_.range.last)) &
-                    ((key < key_) | ((key == key_) & (position < position_)));
+    vector better = in_range(position) & beats(key, position, key_, position_);
     if (from_.pinned != nullptr && any_pinned(i)) {
       better &= unpinned(i);
     }
@@ -110,6 +122,9 @@ class pop_lanes {
   }
 
  private:
+  // Slots. A step's attention has thrown the priorities out of the near caches: with prefetching a pop takes a fifth less.
+  static constexpr index_t ahead = 512;
+
   using vector [[gnu::vector_size(lanes * sizeof(index_t))]] = index_t;
 
   static vector all(index_t value) noexcept { return vector{} + value; }
@@ -129,6 +144,14 @@ class pop_lanes {
     const vector negative = bits < vector{};
     const vector key = (magnitude ^ negative) - negative;
     return magnitude > all(index_t{0x7ff} << 52) ? all(std::numeric_limits<index_t>::min()) : key;
+  }
+
+  [[nodiscard]] vector in_range(vector position) const noexcept {
+    return (position >= all(from_.range.first)) & (position <= all(from_.range.last));
+  }
+  // Whether a slot is weaker than another choice.
+  static vector beats(vector key, vector position, vector other_key, vector other_position) noexcept {
+    return (key < other_key) | ((key == other_key) & (position < other_position));
   }
 
   // Pins are rare, so that widening them is worth a branch.
@@ -158,7 +181,8 @@ class pop_lanes {
   vector key_ = all(pop_choice::no_key);
   vector position_ = all(pop_choice::no_key);
   vector slot_ = all(-1);
-  vector bound_ = all(pop_choice::no_key);
+  vector bound_key_ = all(pop_choice::no_key);  // of the weakest candidate of the whole blocks so far
+  vector bound_position_ = all(pop_choice::no_key);
 };
 
 #endif
