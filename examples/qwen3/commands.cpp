@@ -7,6 +7,7 @@
 #include <memory>
 #include <string_view>
 #include <thread>
+#include <utility>
 
 #include "agree.hpp"                   // compare_chunkings
 #include "console.hpp"                 // print, note, read_stdin
@@ -14,11 +15,13 @@
 #include "eval.hpp"                    // evaluate
 #include "eval_output.hpp"             // eval_table, eval_json
 #include "generate.hpp"                // generate
+#include "held_map.hpp"                // held_map_page
 #include "inspect.hpp"                 // inspect_model, inspect_scorer
 #include "kvpop/core/thread_pool.hpp"  // thread_pool
 #include "logits.hpp"                  // write_logits
 #include "mapped_file.hpp"             // mapped_file
 #include "output_file.hpp"             // output_file
+#include "plot.hpp"                    // plot_report
 
 namespace qwen3 {
 
@@ -74,6 +77,23 @@ void write_file(const std::string& path, const std::string& text) {
   output_file file(path);
   file.write(text);
   file.commit();
+}
+
+// What every KV head of a cache holds of a text: its prompt and what was made of it.
+held_map map_of(const kv_cache& cache, const engine& e, const method_plan& plan, const tokenizer& words,
+                std::vector<std::int32_t> text, std::int64_t prompt) {
+  text.resize(std::min(text.size(), static_cast<std::size_t>(cache.seen())));  // the last token was never appended
+  held_map map;
+  map.title = std::string(name_of(plan.name)) + ": " + arithmetic(plan);
+  for (const std::int32_t token : text) map.tokens.emplace_back(words.bytes_of(token));
+  map.prompt = prompt;
+  const model_shape shape = e.network.shape();
+  map.heads.resize(static_cast<std::size_t>(shape.layers));
+  for (std::int64_t layer = 0; layer < shape.layers; ++layer) {
+    for (std::int64_t h = 0; h < shape.kv_heads; ++h)
+      map.heads[static_cast<std::size_t>(layer)].push_back(cache.held_positions(layer, h));
+  }
+  return map;
 }
 
 std::vector<std::int32_t> encode_text(const std::string& model, const std::string& text, std::int64_t vocabulary) {
@@ -163,6 +183,11 @@ int run_generate(const generate_options& o) {
                 made.steps > 0 ? static_cast<double>(made.steps) / made.decode_seconds : 0.0,
                 static_cast<long long>(cache->held_bytes()));
   note(summary.data());
+  if (!o.map.empty()) {
+    std::vector<std::int32_t> text = prompt;
+    text.insert(text.end(), made.tokens.begin(), made.tokens.end());
+    write_file(o.map, held_map_page(map_of(*cache, e, plan, words, std::move(text), count(prompt))));
+  }
   return 0;
 }
 
@@ -192,6 +217,7 @@ int run_eval(const eval_options& o) {
   report.data = o.data;
   print(eval_table(report));
   if (!o.json.empty()) write_file(o.json, eval_json(report));
+  if (!o.plot.empty()) plot_report(report, o.plot);
   return 0;
 }
 

@@ -46,6 +46,7 @@ struct generate_options : run_options, method_options {
   std::int64_t top_k = 0;
   double top_p = 1;
   std::int64_t chunk = 512;
+  std::string map;  // page of what each KV head holds at the end
 };
 
 struct eval_options : run_options {
@@ -56,6 +57,7 @@ struct eval_options : run_options {
   std::size_t limit = 0;
   std::int64_t chunk = 128;
   std::string json;
+  std::string plot;
 };
 
 struct inspect_options : run_options {

@@ -4,6 +4,7 @@
 #include <new>
 #include <string>
 
+#include "blas_kernel.hpp"  // restart_with_better_blas_kernel
 #include "commands.hpp"  // options and verbs
 #include "error.hpp"     // usage_error
 
@@ -78,6 +79,7 @@ void add_generate(CLI::App& app, generate_options& o) {
   verb.add_option("--top-p", o.top_p, "sample among the likeliest that make up this much")
       ->check(CLI::Range(0.0, 1.0));
   add_chunk(verb, o.chunk);
+  verb.add_option("--map", o.map, "page of which tokens each KV head still holds at the end")->type_name("OUT.html");
 }
 
 void add_eval(CLI::App& app, eval_options& o) {
@@ -91,7 +93,8 @@ void add_eval(CLI::App& app, eval_options& o) {
       ->excludes(budgets);
   verb.add_option("--limit", o.limit, "only the first lines; 0: all");
   add_chunk(verb, o.chunk);
-  verb.add_option("--json", o.json, "write the results there too")->type_name("FILE");
+  verb.add_option("--json", o.json, "write the results there too")->type_name("OUT");
+  verb.add_option("--plot", o.plot, "draw the results, with gnuplot")->type_name("OUT.svg");
 }
 
 void add_inspect(CLI::App& app, inspect_options& o) {
@@ -161,4 +164,7 @@ int run(int argc, const char* const* argv) {
 
 }  // namespace qwen3
 
-int main(int argc, char** argv) { return qwen3::run(argc, argv); }
+int main(int argc, char** argv) {
+  qwen3::restart_with_better_blas_kernel(argv);
+  return qwen3::run(argc, argv);
+}

@@ -331,8 +331,8 @@ void check_prefill(std::uint64_t stream, int count) {
 TEST_CASE("prefill is single steps, and masked attention under their death times: f32 3/7") {
   check_prefill<setting<float, 3, 7, float>>(60, 500);
 }
-TEST_CASE("prefill is single steps, and masked attention under their death times: bf16 17/3") {
-  check_prefill<setting<bfloat16, 17, 3, float>>(61, 300);
+TEST_CASE("prefill is single steps, and masked attention under their death times: bf16 17/3, bf16 outputs") {
+  check_prefill<setting<bfloat16, 17, 3, bfloat16>>(61, 300);
 }
 TEST_CASE("prefill is single steps, and masked attention under their death times: f16 64/32, f16 outputs") {
   check_prefill<setting<float16, 64, 32, float16>>(62, 150);

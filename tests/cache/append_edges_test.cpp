@@ -91,7 +91,7 @@ TEST_CASE("a fused QKV projection is read in place") {
         .sinks = random.integer(0, 2), .window = random.integer(1, 3), .topk = random.integer(0, 5)};
     // One row of the projection: [query_heads * 3 | heads * 3 | heads * 5 | padding]
     const index_t width = query_heads * 3 + heads * 8 + random.integer(0, 3);
-    std::vector<float16> fused(static_cast<std::size_t>(rows * tokens * width));
+    std::vector<float16> fused(static_cast<std::size_t>(rows * tokens * width + width));
     for (float16& x : fused) {
       x = float16(random.normal());
     }

@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <random>
@@ -55,7 +56,8 @@ std::vector<float> numbers(std::int64_t count, std::mt19937& random) {
 
 std::vector<float> product(const host_context& ctx, const std::vector<float>& x, std::int64_t rows,
                            const weight_matrix& w, const float* bias) {
-  std::vector<float> scratch(static_cast<std::size_t>(qwen3::linear_scratch(ctx)), NAN);
+  static std::vector<float> scratch;  // one for all: filling it anew would take longer than the products
+  scratch.resize(std::max(scratch.size(), static_cast<std::size_t>(qwen3::linear_scratch(ctx))), NAN);
   std::vector<float> y(static_cast<std::size_t>(rows * w.out), NAN);  // what was there before does not matter
   linear(ctx, x.data(), rows, w, bias, y.data(), scratch);
   return y;

@@ -96,6 +96,12 @@ TEST_CASE("pattern: every part of the syntax") {
   CHECK(matches_whole("(?i:a(?:b)[cd])", "ABD"));
   CHECK_FALSE(matches_whole("(?i:a)b", "AB"));
   CHECK(matches_whole("# a", "# a"));
+  CHECK(split("(?>\\p{L}+?)\\p{Lu}",
+              "a\xC3\x9F"
+              "AA1") == text_list{"a",
+                                  "\xC3\x9F"
+                                  "A",
+                                  "A1"});  // see pattern.cpp
   const pattern literal(qwen3::literal_to_pcre2("a.+\\E"));
   CHECK(matcher(literal).find("xa.+\\E", 0)->begin == 1);
 }

@@ -1,0 +1,179 @@
+#include "plot.hpp"
+
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <vector>
+
+#include "error.hpp"        // load_error
+#include "output_file.hpp"  // output_file
+
+extern char** environ;
+
+namespace qwen3 {
+
+namespace {
+
+// One method's line: x, y and, where there are some, the ends of the interval.
+struct series {
+  method name;
+  std::string rows;
+};
+
+std::string number(double value) {
+  std::array<char, 32> text{};
+  std::snprintf(text.data(), text.size(), "%.9g", value);
+  return text.data();
+}
+
+// gnuplot's single quotes know one escape: a doubled quote.
+std::string quoted(const std::string& text) {
+  std::string result = "'";
+  for (const char c : text) result += c == '\'' ? std::string("''") : std::string(1, c);
+  return result + "'";
+}
+
+bool has_answers(const eval_report& report) {
+  for (const eval_result& r : report.results) {
+    if (r.retention) return true;
+  }
+  return false;
+}
+
+// By compression where that was asked for, else by entries.
+double x_of(const eval_result& r) { return r.compression.value_or(static_cast<double>(r.budget)); }
+
+std::vector<series> series_of(const eval_report& report) {
+  const bool answers = has_answers(report);
+  std::vector<series> all;
+  for (const eval_result& r : report.results) {
+    if (r.name == method::full || (answers ? !r.retention.has_value() : !r.kl.has_value())) continue;
+    if (all.empty() || all.back().name != r.name) all.push_back({r.name, ""});
+    std::string& rows = all.back().rows;
+    rows += number(x_of(r)) + ' ';
+    if (answers) {
+      rows += number(r.retention->value) + ' ' + number(r.retention->low) + ' ' + number(r.retention->high) + '\n';
+    } else {
+      rows += number(*r.kl) + '\n';
+    }
+  }
+  return all;
+}
+
+// Colours that stay apart for colour-blind readers (Okabe and Ito), black for the two of ours.
+const char* colour_of(method m) {
+  switch (m) {
+    case method::kvpop:
+      return "#000000";
+    case method::kvpop_mlp:
+      return "#555555";
+    case method::streaming:
+      return "#d55e00";
+    case method::tova:
+      return "#0072b2";
+    case method::h2o:
+      return "#009e73";
+    case method::snapkv:
+      return "#cc79a7";
+    case method::key_norm:
+      return "#e69f00";
+    case method::random:
+      return "#56b4e9";
+    case method::full:
+      break;
+  }
+  return "#999999";
+}
+
+bool by_compression(const eval_report& report) {
+  for (const eval_result& r : report.results) {
+    if (r.compression) return true;
+  }
+  return false;
+}
+
+std::string axes(const eval_report& report) {
+  std::string text = "set terminal svg size 860,520 enhanced font 'Helvetica,14' background '#ffffff'\n";
+  text += "set key outside right top reverse Left noenhanced\nset grid ytics lc rgb '#dddddd'\nset border 3\n";
+  text += "set tics nomirror\n";
+  if (by_compression(report)) {
+    text += "set xlabel 'compression of the KV cache, per cent'\nset xtics add ('75' 75, '88' 88, '94' 94)\n";
+    text += "set offsets 2, 2, 0, 0\n";
+  } else {
+    text += "set xlabel 'KV entries a head'\nset logscale x 2\nset xrange [*:*] reverse\n";
+  }
+  if (has_answers(report)) {
+    text += "set yrange [0:1.05]\nset ylabel 'answers kept, share of the full model''s'\n";
+  } else {
+    text += "set yrange [0:*]\nset ylabel 'KL from the full model, nats'\n";
+  }
+  return text;
+}
+
+// Runs `gnuplot SCRIPT` and waits for it.
+void run_gnuplot(const std::string& script) {
+  std::string program = "gnuplot";
+  std::string argument = script;
+  std::array<char*, 3> arguments = {program.data(), argument.data(), nullptr};
+  pid_t child = 0;
+  const int error = posix_spawnp(&child, "gnuplot", nullptr, nullptr, arguments.data(), environ);
+  if (error == ENOENT) throw load_error("plot: gnuplot is not installed (Debian: apt-get install gnuplot-nox)");
+  if (error != 0) throw load_error(std::string("plot: gnuplot could not be started: ") + std::strerror(error));
+  int status = 0;
+  while (waitpid(child, &status, 0) < 0) {
+    if (errno != EINTR) throw load_error(std::string("plot: ") + std::strerror(errno));
+  }
+  if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) {
+    throw load_error("plot: gnuplot failed with status " + std::to_string(WEXITSTATUS(status)));
+  }
+}
+
+}  // namespace
+
+std::string plot_script(const eval_report& report, const std::string& output) {
+  const std::vector<series> all = series_of(report);
+  if (all.empty()) throw load_error("plot: no method but full was evaluated, so there is nothing to draw");
+  const bool answers = has_answers(report);
+  std::string text = axes(report);
+  text += "set output " + quoted(output) + '\n';
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    text += "$data" + std::to_string(i) + " << EOD\n" + all[i].rows + "EOD\n";
+  }
+  text += "plot ";
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    const std::string data = "$data" + std::to_string(i);
+    const std::string style = std::string(" lc rgb '") + colour_of(all[i].name) + "' lw 2 pt 7 ps 0.6";
+    text +=
+        (i == 0 ? "" : ", ") + data + " using 1:2 with linespoints" + style + " title " + quoted(name_of(all[i].name));
+    if (answers) text += ", " + data + " using 1:2:3:4 with yerrorbars" + style + " notitle";
+  }
+  return text + '\n';
+}
+
+void plot_report(const eval_report& report, const std::string& path) {
+  const std::string drawing = path + ".part";
+  const std::string script = path + ".gnuplot";
+  {
+    output_file file(script);
+    file.write(plot_script(report, drawing));
+    file.commit();
+  }
+  try {
+    run_gnuplot(script);
+  } catch (...) {
+    unlink(script.c_str());
+    unlink(drawing.c_str());
+    throw;
+  }
+  unlink(script.c_str());
+  if (std::rename(drawing.c_str(), path.c_str()) != 0) {
+    throw load_error("plot: " + path + ": " + std::strerror(errno));
+  }
+}
+
+}  // namespace qwen3

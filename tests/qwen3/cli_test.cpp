@@ -1,0 +1,211 @@
+#include <doctest/doctest.h>
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "program.hpp"            // run_qwen3
+#include "qwen3/safetensors.hpp"  // safetensors_file
+#include "run_support.hpp"        // relative_error, notebook
+
+namespace {
+
+using namespace qwen3_test;
+
+const std::string model = "--model " + shell_word(notebook);
+const std::string data = "--data " + shell_word(notebook + "/test.jsonl");
+const std::string golden = KVPOP_TEST_DATA "/checkpoints/llama_gqa_f32";
+
+// The run failed with this status, said this, and nothing on stdout.
+void check_refused(const std::string& arguments, int status, const std::string& words, const std::string& input = "") {
+  const program_result r = run_qwen3(arguments, input);
+  CAPTURE(arguments);
+  CAPTURE(r.err);
+  CHECK(r.status == status);
+  CHECK(r.err.find(words) != std::string::npos);
+  CHECK(r.out.empty());
+}
+
+std::string token_list(std::span<const std::int32_t> tokens, const char* separator) {
+  std::string list;
+  for (const std::int32_t token : tokens) list += (list.empty() ? "" : separator) + std::to_string(token);
+  return list;
+}
+
+}  // namespace
+
+TEST_CASE("help is a success, and what cannot be understood is a usage error") {
+  const program_result help = run_qwen3("--help");
+  CHECK(help.status == 0);
+  for (const char* verb : {"logits", "tokenize", "generate", "eval", "inspect", "agree"})
+    CHECK(help.out.find(verb) != std::string::npos);
+  CHECK(run_qwen3("eval --help").status == 0);
+  check_refused("", 2, "A subcommand is required");
+  check_refused("dance", 2, "dance");
+  check_refused("generate --prompt x", 2, "--model is required");
+  check_refused("generate --prompt x --fast " + model, 2, "--fast");
+  check_refused("generate --prompt x --max-tokens ten " + model, 2, "--max-tokens");
+  check_refused("generate --prompt x --max-tokens -1 " + model, 2, "--max-tokens");
+  check_refused("generate --prompt x --temperature -1 " + model, 2, "--temperature");
+  check_refused("generate --prompt x --chunk 0 " + model, 2, "--chunk");
+  check_refused("generate --prompt x --method kvpop --budget 9x " + model, 2, "--budget");
+  check_refused("generate --prompt x --method kvpop --budget 64 --compression 75 " + model, 2, "--compression");
+  check_refused("inspect", 2, "inspect needs --model DIR or --scorer FILE");
+}
+
+TEST_CASE("methods and budgets that cannot be") {
+  const std::string verb = "generate --prompt x " + model;
+  check_refused(verb + " --method best --budget 64", 2, "no method is called \"best\"; there are full, streaming");
+  check_refused(verb + " --method kvpop", 2, "--method kvpop needs --budget or --compression");
+  check_refused(verb + " --method kvpop --budget 39", 2,
+                "at least 4 sinks + 32 window + 3 for the scorer's memory + 1 long-range = 40");
+  check_refused(verb + " --method kvpop --compression 100", 2, "--compression is 100");
+  check_refused(verb + " --cache-dtype f8", 2, "--cache-dtype is \"f8\"; it must be f32, bf16 or f16");
+  check_refused(verb + " --method kvpop --budget 64 --scorer " + shell_word(golden + "/model.safetensors"), 1,
+                "not a scorer file");
+  check_refused("logits --tokens 1 --output /dev/null --method kvpop --budget 64 --model " + shell_word(golden) +
+                    " --scorer " + shell_word(notebook + "/scorers/kvpop.safetensors"),
+                1, "scorer of another model: layers is 4 in the file and 2 in the model");
+  check_refused("logits --tokens 1 --output /dev/null --method kvpop --budget 400 --model " + shell_word(golden), 2,
+                "method kvpop needs a scorer");
+}
+
+TEST_CASE("files that cannot be used are failures") {
+  check_refused("generate --prompt x --model /nowhere", 1, "/nowhere");
+  check_refused("logits --tokens 1 --output /dev/null --model " + shell_word(KVPOP_TEST_DATA "/README.md"), 1,
+                "README.md");
+  check_refused("eval " + model + " --data /nowhere.jsonl", 1, "/nowhere.jsonl");
+  check_refused("logits --tokens 1 --output /nowhere/x.safetensors --model " + shell_word(golden), 1, "/nowhere/x");
+  check_refused("logits --tokens 1 --output /dev/full --model " + shell_word(golden), 1, "/dev/full");
+  check_refused("inspect --scorer " + shell_word(notebook), 1, "notebook");
+}
+
+TEST_CASE("token lists") {
+  const std::string verb = "logits --output /dev/null --model " + shell_word(golden) + " --tokens ";
+  check_refused(verb + "5,130", 2, "token 1 is 130; the model's vocabulary has ids 0 to 129");
+  check_refused(verb + "5,,x", 2, "--tokens: \"x\" is not a token id");
+  check_refused(verb + "-5", 2, "-5");
+  check_refused(verb + "5,-7", 2, "\"-7\" is not a token id");
+  check_refused(verb + "99999999999", 2, "\"99999999999\" is not a token id");
+  check_refused(verb + "''", 2, "--tokens");
+  check_refused(verb + "@/nowhere", 1, "/nowhere");
+}
+
+TEST_CASE("logits, keys and values of a golden checkpoint, from a list and from a file") {
+  const auto expected = qwen3::safetensors_file::open(golden + "/expected.safetensors");
+  const auto tokens = expected.at("input_ids").values<std::int32_t>();
+  const temporary_directory directory;
+  write_file(directory / "tokens", token_list(tokens, "\n"));
+  for (const std::string& list : {token_list(tokens, ","), "@" + (directory / "tokens")}) {
+    const program_result r = run_qwen3("logits --chunk 7 --model " + shell_word(golden) + " --tokens " +
+                                       shell_word(list) + " --output " + shell_word(directory / "out.safetensors"));
+    CHECK(r.err.empty());
+    REQUIRE(r.status == 0);
+    const auto made = qwen3::safetensors_file::open(directory / "out.safetensors");
+    CHECK(made.tensors().size() == 5);
+    for (const char* name : {"logits", "keys.0", "keys.1", "values.0", "values.1"}) {
+      CHECK(made.at(name).shape == expected.at(name).shape);
+      CHECK(relative_error(made.at(name).values<float>(), expected.at(name).values<float>()) < 2e-4);
+    }
+  }
+}
+
+TEST_CASE("logits under a budget hold no keys, and say what the budget comes to") {
+  const auto tokens = qwen3::safetensors_file::open(golden + "/expected.safetensors");
+  const temporary_directory directory;
+  const program_result r =
+      run_qwen3("logits --method random --budget 20 --sinks 2 --window 8 --model " + shell_word(golden) + " --tokens " +
+                token_list(tokens.at("input_ids").values<std::int32_t>(), ",") + " --output " +
+                shell_word(directory / "out.safetensors"));
+  REQUIRE(r.status == 0);
+  CHECK(r.err == "qwen3: random: 20 entries a head = 2 sinks + 8 window + 10 long-range\n");
+  const auto made = qwen3::safetensors_file::open(directory / "out.safetensors");
+  CHECK(made.tensors().size() == 1);
+  CHECK(relative_error(made.at("logits").values<float>(), tokens.at("logits").values<float>()) > 1e-3);
+}
+
+TEST_CASE("tokenize there and back") {
+  const std::string text = "note lilac goat\nask \u00e9 lilac  goat";
+  const program_result ids = run_qwen3("tokenize " + model, text);
+  CHECK(ids.status == 0);
+  CHECK(ids.err.empty());
+  const program_result back = run_qwen3("tokenize --decode " + model, ids.out);
+  CHECK(back.status == 0);
+  CHECK(back.out == text);
+  CHECK(run_qwen3("tokenize " + model, "").out == "\n");
+  CHECK(run_qwen3("tokenize --decode " + model, "\n").out.empty());
+  check_refused("tokenize " + model, 1, "UTF-8", "ask \xff");
+  check_refused("tokenize --decode " + model, 1, "99999", "99999");
+}
+
+TEST_CASE("generate: the prompt from the command line or stdin") {
+  const std::string question = "note amber owl\nkeep amber\nthe old mill sees a barn\nask amber";
+  const program_result given = run_qwen3("generate --max-tokens 1 --prompt " + shell_word(question) + " " + model);
+  CHECK(given.status == 0);
+  CHECK(given.out == " owl\n");
+  CHECK(run_qwen3("generate --max-tokens 1 --prompt - " + model, question).out == given.out);
+  CHECK(run_qwen3("generate --max-tokens 1 --prompt - --threads 1 --cache-dtype bf16 " + model, question).out ==
+        " owl\n");
+  const program_result full =
+      run_qwen3("generate --max-tokens 1 --method full --budget 9 --prompt - " + model, question);
+  CHECK(full.out == " owl\n");
+  CHECK(full.err.find("the budget has no effect") != std::string::npos);
+  check_refused("generate --prompt - " + model, 2, "the prompt is empty");
+  check_refused("generate --prompt '' " + model, 2, "the prompt is empty");
+  check_refused("generate --prompt - " + model, 1, "UTF-8", "ask \xff");
+  check_refused("generate --chat --prompt x " + model, 1, "chat");
+}
+
+TEST_CASE("positions past the model's are one warning") {
+  std::string tokens = "1";
+  for (int i = 1; i < 520; ++i) tokens += ",1";  // the checkpoint has 512 positions
+  const program_result r = run_qwen3("logits --output /dev/null --model " + shell_word(golden) + " --tokens " + tokens);
+  CHECK(r.status == 0);
+  CHECK(r.err.find("warning: positions go past the 512") != std::string::npos);
+  CHECK(r.err.find("warning") == r.err.rfind("warning"));
+}
+
+TEST_CASE("eval: table, JSON, invalid lines") {
+  const temporary_directory directory;
+  const std::string json_path = directory / "out.json";
+  const program_result r = run_qwen3("eval --limit 1 --methods full,kvpop --budgets 128,64 --json " +
+                                     shell_word(json_path) + " " + model + " " + data);
+  CHECK(r.err.empty());
+  REQUIRE(r.status == 0);
+  CHECK(r.out.find("kvpop") != std::string::npos);
+  const auto json = nlohmann::json::parse(read_file(json_path));
+  CHECK(json["lines"] == 1);
+  CHECK(json["results"].size() == 3);
+  CHECK(json["results"][2]["method"] == "kvpop");
+  CHECK(json["results"][2]["budget"] == 64);
+  write_file(directory / "bad.jsonl",
+             "{\"text\": \"so the\", \"answers\": []}\n{\"text\": \"so\", \"answers\": [[1, 9]]}\n");
+  check_refused("eval " + model + " --data " + shell_word(directory / "bad.jsonl"), 1,
+                "bad.jsonl:2: answers[0] is [1,9]; the text has 2 bytes");
+  check_refused("eval --budgets 30 --limit 1 " + model + " " + data, 2, "is too small");
+  check_refused("eval --budgets 30,x --limit 1 " + model + " " + data, 2, "--budgets");
+  check_refused("eval --methods full,best --limit 1 " + model + " " + data, 2, "no method is called \"best\"");
+  check_refused("eval --limit 1 --methods full --json /dev/full " + model + " " + data + " >/dev/null", 1, "/dev/full");
+}
+
+TEST_CASE("inspect: a model, a budget, a scorer") {
+  const program_result r = run_qwen3("inspect --budget 128 " + model);
+  REQUIRE(r.status == 0);
+  CHECK(r.out.find("886400 in F32") != std::string::npos);
+  CHECK(r.out.find("4096 = 4 layers x 2 KV heads x 2 x 64 x 4 bytes (f32)") != std::string::npos);
+  CHECK(r.out.find("128 entries a head = 4 sinks + 32 window + 89 long-range + 3 for the scorer's memory") !=
+        std::string::npos);
+  const program_result scorer = run_qwen3("inspect --scorer " + shell_word(notebook + "/scorers/kvpop.safetensors"));
+  REQUIRE(scorer.status == 0);
+  CHECK(scorer.out.find("mlstm") != std::string::npos);
+  CHECK(scorer.out.find("273 a head, charged as 3 entries (f32) or 5 (bf16, f16)") != std::string::npos);
+}
+
+TEST_CASE("agree reports differing evictions") {
+  std::string text = "note amber owl\nkeep amber\n";
+  for (int i = 0; i < 30; ++i) text += "the old mill sees a barn\n";
+  const program_result r = run_qwen3("agree --method kvpop --budget 48 --chunk 16 --text - " + model, text);
+  CHECK(r.status == 0);
+  CHECK(r.out.find("replayed death times: 0 death times differ") != std::string::npos);
+  check_refused("agree " + model, 2, "agree needs --tokens or --text");
+}
