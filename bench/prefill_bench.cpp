@@ -24,7 +24,8 @@ struct head_data {
 };
 
 template <class T, index_t Dim>
-void fill(head_data<T, Dim>& head, index_t held, index_t chunk, index_t group, int dying_percent, std::mt19937& random) {
+void fill(head_data<T, Dim>& head, index_t held, index_t chunk, index_t group, int dying_percent,
+          std::mt19937& random) {
   std::normal_distribution<float> normal;
   const auto keys = static_cast<std::size_t>(held + chunk);
   head.k.resize(keys * Dim);
@@ -92,8 +93,8 @@ void prefill(benchmark::State& state) {
       auto& head = heads[static_cast<std::size_t>(h)];
       const kvpop::key_segment<T> segments[2] = {
           {head.k.data(), head.v.data(), head.position.data(), head.death.data(), held},
-          {head.k.data() + held * Dim, head.v.data() + held * Dim, head.position.data() + held, head.death.data() + held,
-           chunk}};
+          {head.k.data() + held * Dim, head.v.data() + held * Dim, head.position.data() + held,
+           head.death.data() + held, chunk}};
       const kvpop::prefill_rows<float, float> view{{head.q.data(), {chunk, group, Dim}},
                                                    {head.out.data(), {chunk, group, Dim}},
                                                    {head.lse.data(), {chunk, group}},
@@ -106,7 +107,8 @@ void prefill(benchmark::State& state) {
       multiplying += roofline::sgemm_seconds(ctx, rows, keys, Dim, head.q.data(), wide.data(), logits.data());
     }
     const double rate = 2.0 * Dim * rows * keys * static_cast<double>(kv_heads) / multiplying;
-    const double squaring = roofline::sgemm_seconds(ctx, side, side, side, square.data(), square.data(), product.data());
+    const double squaring =
+        roofline::sgemm_seconds(ctx, side, side, side, square.data(), square.data(), product.data());
     best_square = std::max(best_square, 2.0 * side * side * side / squaring);
     sgemm = std::max(sgemm, rate);
     ratios.push_back(flop / attention / rate);

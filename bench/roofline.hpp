@@ -87,7 +87,8 @@ inline double fma_peak(const kvpop::host_context& ctx) {
 }
 
 // Seconds of c[m, n] = a[m, k] b[n, k]^T by OpenBLAS with the context's threads.
-inline double sgemm_seconds(const kvpop::host_context& ctx, int m, int n, int k, const float* a, const float* b, float* c) {
+inline double sgemm_seconds(const kvpop::host_context& ctx, int m, int n, int k, const float* a, const float* b,
+                            float* c) {
   openblas_set_num_threads(ctx.threads());
   const auto begin = clock::now();
   cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, m, n, k, 1.0F, a, k, b, k, 0.0F, c, n);

@@ -158,16 +158,29 @@ void death_times(benchmark::State& state) {
   const std::vector<double> priority = make_priorities(heads, tokens, state.range(2));
   std::vector<index_t> death(priority.size());
   std::vector<std::byte> memory(WorkspaceBytes({}, heads, tokens, limits));
+  const double bytes = static_cast<double>(heads * tokens) * (sizeof(double) + sizeof(index_t));
+  std::vector<double> ratios;
+  double raw = 0;
   for (auto _ : state) {
     const double begin = now();
     Verb({}, {priority.data(), {heads, tokens}}, {}, {death.data(), {heads, tokens}}, limits,
          {memory.data(), memory.size()});
     benchmark::DoNotOptimize(death.data());
-    state.SetIterationTime(now() - begin);
+    const double seconds = now() - begin;
+    const double ready = now();
+    const auto floats = static_cast<index_t>(2 * priority.size());
+    benchmark::DoNotOptimize(roofline::read_all(reinterpret_cast<const float*>(priority.data()), floats));
+    benchmark::DoNotOptimize(roofline::read_all(reinterpret_cast<const float*>(death.data()), floats));
+    const double reading = now() - ready;
+    raw = std::max(raw, bytes / reading);
+    ratios.push_back(reading / seconds);
+    state.SetIterationTime(seconds);
   }
   state.SetLabel(pattern_names[state.range(2)]);
   state.counters["tokens/s"] = rate(static_cast<double>(heads * tokens));
-  state.counters["bytes/s"] = rate(static_cast<double>(heads * tokens) * (sizeof(double) + sizeof(index_t)));
+  state.counters["bytes/s"] = rate(bytes);
+  state.counters["raw_read/s"] = benchmark::Counter(raw, benchmark::Counter::kDefaults, benchmark::Counter::kIs1000);
+  state.counters["of_raw"] = roofline::median(ratios);
 }
 
 constexpr int by_rank = static_cast<int>(kvpop::top_k_order::rank);
