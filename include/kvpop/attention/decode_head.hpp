@@ -20,12 +20,12 @@ inline constexpr index_t decode_heads = 16;
 /// What a query sees of one KV head: slots [0, held), and the visibility rule.
 template <class T>
 struct decode_keys {
-  const T* keys;              // [held, key_dim]
-  const T* values;            // [held, value_dim]
-  const index_t* positions;   // [held]; read only with a sliding window
+  const T* keys;             // [held, key_dim]
+  const T* values;           // [held, value_dim]
+  const index_t* positions;  // [held]; read only with a sliding window
   index_t held;
-  index_t oldest;             // keys at positions below are not visible; INT64_MIN without a sliding window
-  float soft_cap;             // 0 = none
+  index_t oldest;  // keys at positions below are not visible; INT64_MIN without a sliding window
+  float soft_cap;  // 0 = none
 
   /// Slots of the block that begins at `first`; 0 past the end.
   [[nodiscard]] index_t block_at(index_t first) const noexcept {
@@ -84,10 +84,12 @@ struct read_ahead {
   }
 };
 
-/// Asks for the line that lies as far from `ahead` as element `i` of T from its row; one request a line of 64 bytes.
+/// Asks for the line that `i` vectors of T from `ahead` begin, if one begins there. i counts the vectors that a kernel has
+/// read, in whatever order it reads them: so lines are asked for one by one and in the order of their addresses, which the
+/// CPU's own prefetcher then follows.
 template <class T>
 KVPOP_INLINE void ask(const char* ahead, index_t i) noexcept {
-  const index_t offset = i * static_cast<index_t>(sizeof(T));
+  const index_t offset = i * simd::lanes * static_cast<index_t>(sizeof(T));
   if (offset % 64 == 0) __builtin_prefetch(ahead + offset);
 }
 
@@ -110,7 +112,7 @@ KVPOP_INLINE simd::vec dot_rows(const float* q, const T* const* rows, const char
   for (index_t d = 0; d < whole; d += simd::lanes) {
     KVPOP_UNROLL
     for (int r = 0; r < row_count; ++r) {
-      if constexpr (Ahead) ask<T>(ahead + r * KeyDim * static_cast<index_t>(sizeof(T)), d);
+      if constexpr (Ahead) ask<T>(ahead, d / simd::lanes * row_count + r);
       k[r] = simd::load(rows[r] + d);
     }
     step(d);
@@ -162,7 +164,7 @@ KVPOP_INLINE void add_values(const float* weights, const T* values, index_t coun
     KVPOP_UNROLL
     for (int v = 0; v < Vectors; ++v) {
       const T* p = values + row * ValueDim + v * simd::lanes;
-      if constexpr (Ahead) ask<T>(ahead + row * ValueDim * static_cast<index_t>(sizeof(T)), v * simd::lanes);
+      if constexpr (Ahead) ask<T>(ahead, row * Vectors + v);
       if (Part && v == Vectors - 1) {
         x[v] = simd::load_part<ValueDim % simd::lanes>(p);
       } else {
@@ -195,8 +197,8 @@ KVPOP_INLINE void add_value_rows(const float* weights, const T* values, index_t 
     constexpr index_t begin = First * simd::lanes;
     float* chunk[Heads];
     for (int h = 0; h < Heads; ++h) chunk[h] = acc[h] + begin;
-    add_values<T, ValueDim, Heads, vectors, part, Ahead>(weights, values + begin, count,
-                                                         ahead + begin * static_cast<index_t>(sizeof(T)), chunk);
+    add_values<T, ValueDim, Heads, vectors, part, Ahead>(
+        weights, values + begin, count, ahead + begin * count * static_cast<index_t>(sizeof(T)), chunk);
     add_value_rows<T, ValueDim, Heads, Ahead, First + vectors>(weights, values, count, ahead, acc);
   }
 }

@@ -52,10 +52,14 @@ KVPOP_INLINE uvec broadcast_bits(std::uint32_t x) noexcept { return x - uvec{}; 
 
 /// Zero-extends each lane.
 KVPOP_INLINE uvec widen_bits(hvec h) noexcept {
-#if KVPOP_SIMD_LANES == 16 && KVPOP_HAS_BUILTIN(__builtin_ia32_pmovzxwd512_mask)  // g++ 12 makes two halves of the other
+// g++ 12 widens one half after the other where it is left to __builtin_convertvector.
+#if KVPOP_SIMD_LANES == 16 && KVPOP_HAS_BUILTIN(__builtin_ia32_pmovzxwd512_mask)
   using in [[gnu::vector_size(32)]] = std::int16_t;
   return reinterpret_cast<uvec>(
       __builtin_ia32_pmovzxwd512_mask(reinterpret_cast<in>(h), ivec{}, static_cast<unsigned short>(-1)));
+#elif KVPOP_SIMD_LANES == 8 && KVPOP_HAS_BUILTIN(__builtin_ia32_pmovzxwd256)
+  using in [[gnu::vector_size(16)]] = std::int16_t;
+  return reinterpret_cast<uvec>(__builtin_ia32_pmovzxwd256(reinterpret_cast<in>(h)));
 #else
   return __builtin_convertvector(h, uvec);
 #endif
@@ -121,8 +125,8 @@ KVPOP_INLINE vec widen_half(hvec h) noexcept {
 KVPOP_INLINE hvec round_half(vec v) noexcept {
 #if KVPOP_SIMD_LANES == 16 && KVPOP_HAS_BUILTIN(__builtin_ia32_vcvtps2ph512_mask)
   using sixteen [[gnu::vector_size(32)]] = std::int16_t;
-  return reinterpret_cast<hvec>(
-      __builtin_ia32_vcvtps2ph512_mask(v, 0, sixteen{}, static_cast<unsigned short>(-1)));  // 0: to nearest, ties to even
+  return reinterpret_cast<hvec>(__builtin_ia32_vcvtps2ph512_mask(
+      v, 0, sixteen{}, static_cast<unsigned short>(-1)));  // 0: to nearest, ties to even
 #elif KVPOP_SIMD_LANES == 8 && defined(__F16C__) && KVPOP_HAS_BUILTIN(__builtin_ia32_vcvtps2ph256)
   return reinterpret_cast<hvec>(__builtin_ia32_vcvtps2ph256(v, 0));
 #else
