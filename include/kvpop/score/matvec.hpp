@@ -22,9 +22,11 @@ using doubles [[gnu::vector_size(lanes * 8)]] = double;
 KVPOP_INLINE doubles load(const float* p) noexcept {
   floats f;
   __builtin_memcpy(&f, p, sizeof(f));
+// One instruction: g++ 12 would widen two halves and join them.
 #if KVPOP_SIMD_LANES == 16 && KVPOP_HAS_BUILTIN(__builtin_ia32_cvtps2pd512_mask)
-  // One instruction: g++ 12 would widen two halves and join them.
   return __builtin_ia32_cvtps2pd512_mask(f, doubles{}, static_cast<unsigned char>(-1), 4);
+#elif KVPOP_SIMD_LANES == 8 && KVPOP_HAS_BUILTIN(__builtin_ia32_cvtps2pd256)
+  return __builtin_ia32_cvtps2pd256(f);
 #else
   return __builtin_convertvector(f, doubles);
 #endif
