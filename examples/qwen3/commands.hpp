@@ -15,6 +15,7 @@ struct run_options {
   std::optional<std::int64_t> window;
   std::string scorer;  // file; empty: the model's own
   std::string cache_dtype = "f32";
+  std::string rope_dtype = "f32";
   std::uint64_t seed = 1;
 };
 

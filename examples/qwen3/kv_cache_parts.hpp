@@ -13,8 +13,8 @@
 
 namespace qwen3 {
 
-/// The head dimensions that are compiled: each costs compile time and nothing else.
-inline constexpr std::array<std::int64_t, 7> head_dims{8, 16, 32, 64, 96, 128, 256};
+/// The head dimensions that are compiled, the CMake option KVPOP_QWEN3_HEAD_DIMS: each costs compile time and nothing else.
+inline constexpr auto head_dims = std::to_array<std::int64_t>({KVPOP_QWEN3_HEAD_DIMS});
 
 /// What a kv_cache is built from, once its method has become scorers.
 struct kv_cache_parts {

@@ -6,7 +6,7 @@
 
 #include "blas_kernel.hpp"  // restart_with_better_blas_kernel
 #include "commands.hpp"  // options and verbs
-#include "error.hpp"     // usage_error
+#include "error.hpp"     // usage_error, in_quotes
 
 namespace qwen3 {
 
@@ -33,6 +33,7 @@ void add_run(CLI::App& verb, run_options& o) {
   add_scorer_and_dtype(verb, o);
   verb.add_option("--threads", o.threads, "threads; default: as many as the machine has")->check(CLI::Range(1, 1024));
   verb.add_option("--seed", o.seed, "of all that is random");
+  verb.add_option("--rope-dtype", o.rope_dtype, "rounding of the RoPE frequencies, as of a model that was cast whole");
 }
 
 void add_method(CLI::App& verb, method_options& o) {
@@ -129,6 +130,9 @@ int parse_and_run(int argc, const char* const* argv) {
   add_eval(app, eval);
   add_inspect(app, inspect);
   add_agree(app, agree);
+  const auto called = [&](const CLI::App* verb) { return verb->check_name(argv[1]); };
+  if (argc > 1 && argv[1][0] != '-' && app.get_subcommands(called).empty())  // CLI11 would not name it
+    throw usage_error("no verb is called " + in_quotes(argv[1]) + "; qwen3 --help lists them");
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

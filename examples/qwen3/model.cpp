@@ -73,7 +73,7 @@ void check_tokens(std::span<const std::int32_t> tokens, std::int64_t vocabulary)
   }
 }
 
-model model::open(const std::string& directory) {
+model model::open(const std::string& directory, weight_type rope_precision) {
   model m;
   m.config_ = load_config(directory);
   m.weights_ = weights::open(directory);
@@ -82,7 +82,7 @@ model model::open(const std::string& directory) {
   for (std::int64_t i = 0; i < c.layers; ++i) m.layers_.push_back(load_layer(m.weights_, c, i));
   m.final_norm_ = m.weights_.vector("model.norm.weight", c.hidden);
   m.head_ = c.tied_embeddings ? m.embedding_ : m.weights_.matrix("lm_head.weight", c.vocabulary, c.hidden);
-  m.frequencies_ = rope_frequencies(c);
+  m.frequencies_ = rope_frequencies(c, rope_precision);
   return m;
 }
 

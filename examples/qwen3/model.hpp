@@ -42,8 +42,8 @@ struct activations {
 /// any number of sequences, each with its own cache and activations, run on one model.
 class model {
  public:
-  /// Throws load_error naming the file and what is wrong with it.
-  static model open(const std::string& directory);
+  /// Throws load_error naming the file and what is wrong with it. `rope_precision`: see rope_frequencies.
+  static model open(const std::string& directory, weight_type rope_precision = weight_type::f32);
 
   const model_config& config() const { return config_; }
   const weights& tensors() const { return weights_; }

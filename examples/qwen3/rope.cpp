@@ -3,6 +3,8 @@
 #include <cmath>
 #include <numbers>
 
+#include "kvpop/core/dtype.hpp"  // bfloat16, float16
+
 namespace qwen3 {
 
 namespace {
@@ -17,14 +19,21 @@ double llama3(double frequency, const llama3_scaling& scaling) {
   return (1 - kept) * frequency / scaling.factor + kept * frequency;
 }
 
+float rounded(float x, weight_type precision) {
+  if (precision == weight_type::bf16) return static_cast<float>(kvpop::bfloat16(x));
+  if (precision == weight_type::f16) return static_cast<float>(kvpop::float16(x));
+  return x;
+}
+
 }  // namespace
 
-std::vector<float> rope_frequencies(const model_config& config) {
+std::vector<float> rope_frequencies(const model_config& config, weight_type precision) {
   std::vector<float> result;
   for (std::int64_t i = 0; i < config.head_dim; i += 2) {
     const double exponent = static_cast<double>(i) / static_cast<double>(config.head_dim);
     const double frequency = std::pow(config.rope_theta, -exponent);
-    result.push_back(static_cast<float>(config.rope_scaling ? llama3(frequency, *config.rope_scaling) : frequency));
+    const double scaled = config.rope_scaling ? llama3(frequency, *config.rope_scaling) : frequency;
+    result.push_back(rounded(static_cast<float>(scaled), precision));
   }
   return result;
 }

@@ -6,14 +6,17 @@
 
 #include "config.hpp"              // model_config
 #include "kvpop/core/context.hpp"  // host_context
+#include "weight_matrix.hpp"       // weight_type
 
 namespace qwen3 {
 
 /// Rotary position embedding as Hugging Face lays it out: dimension i of a head turns with dimension i + head_dim / 2.
 
 /// Radians a position for each pair, [head_dim / 2]: theta^(-2 i / head_dim), scaled where the config says so
-/// (transformers' `llama3`). Computed in double, rounded to f32, as the models were trained with.
-std::vector<float> rope_frequencies(const model_config& config);
+/// (transformers' `llama3`). Computed in double, rounded to f32 and then to `precision`: f32 is what transformers'
+/// from_pretrained and every serving engine use, whatever the weights' type; a model that was cast whole
+/// (`model.to(torch.bfloat16)`) has had its frequencies rounded with its weights, and only that gives its numbers.
+std::vector<float> rope_frequencies(const model_config& config, weight_type precision = weight_type::f32);
 
 /// Cosines and sines of the positions first .. first + count - 1, each [count, head_dim / 2], shared by all layers and
 /// heads. The angle is the f32 product of position and frequency, as in transformers.

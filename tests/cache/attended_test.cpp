@@ -162,10 +162,10 @@ TEST_CASE("for a scorer that gives scores it does nothing and asks for nothing")
   }
 }
 
-TEST_CASE("SnapKV is handed the queries of the newest token, of any scalar type and stride") {
+TEST_CASE("SnapKV is handed the queries of the newest token, of any scalar type and stride, to the last that fits") {
   generator random(84);
   const kvpop::snapkv scorer(3, key_dim);
-  const block cache({.sequences = 2, .kv_heads = 2, .memory = scorer.memory_size(), .prompt = 50},
+  const block cache({.sequences = 2, .kv_heads = 2, .memory = scorer.memory_size(), .prompt = 40},
                     {.sinks = 1, .window = 32, .topk = 5});
   const token_stream<float> kv(random, 2, 40, 2, key_dim, value_dim);
   const token_stream<kvpop::float16> queries(random, 2, 40, 6, key_dim, 1);

@@ -35,8 +35,8 @@ TEST_CASE("KL is that of the definition, at every size and shift") {
       full[i] = normal(generator);
       other[i] = full[i] + 0.3F * normal(generator);
     }
-    const std::vector<float> kept = full, moved = other;
     for (std::size_t i = 0; i < full.size(); ++i) full[i] += 100, other[i] -= 200;  // a shift changes nothing
+    const std::vector<float> kept = full, moved = other;
     qwen3::reference_distributions reference;
     reference.set({}, full, rows, static_cast<std::int64_t>(vocabulary));
     std::vector<double> kl(rows);

@@ -10,6 +10,7 @@
 #include <random>
 #include <vector>
 
+#include "kvpop/core/dtype.hpp"        // bfloat16, float16
 #include "kvpop/core/thread_pool.hpp"  // thread_pool
 
 namespace {
@@ -34,6 +35,18 @@ TEST_CASE("frequencies fall from 1 by equal factors") {
     const double expected = std::exp(-std::log(1e6) * static_cast<double>(i) / 64);
     CHECK(relative(static_cast<double>(frequencies[i]), expected) < 1e-7);
   }
+}
+
+TEST_CASE("frequencies of a model that was cast whole are rounded with it") {
+  const auto exact = qwen3::rope_frequencies(config(64, 1e4));
+  const auto bf16 = qwen3::rope_frequencies(config(64, 1e4), qwen3::weight_type::bf16);
+  const auto f16 = qwen3::rope_frequencies(config(64, 1e4), qwen3::weight_type::f16);
+  for (std::size_t i = 0; i < exact.size(); ++i) {
+    CHECK(bf16[i] == static_cast<float>(kvpop::bfloat16(exact[i])));
+    CHECK(f16[i] == static_cast<float>(kvpop::float16(exact[i])));
+  }
+  CHECK(bf16 != exact);
+  CHECK(f16 != exact);
 }
 
 TEST_CASE("Llama 3's scaling by wavelengths, as transformers words it") {

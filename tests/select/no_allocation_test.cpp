@@ -22,10 +22,11 @@ TEST_CASE("select: no verb allocates") {
   std::vector<std::byte> memory(kvpop::top_k_workspace_bytes({}, 1, n, n) +
                                 kvpop::death_times_workspace_bytes({}, 1, n, limits) +
                                 kvpop::death_times_fenwick_workspace_bytes({}, 1, n, limits));
+  std::vector<int> grows;
+  CHECK(kvpop_test::news_of([&] { grows.push_back(0); }) == 1);  // the counter counts
   const row_view<const double> row(priority.data(), {1, n});
   const row_view<index_t> target(out.data(), {1, n});
   const kvpop::workspace scratch{memory.data(), memory.size()};
-  CHECK(kvpop_test::news_of([&] { out.push_back(0); }) == 1);  // the counter counts
   CHECK(kvpop_test::news_of([&] {
           kvpop::top_k({}, row, {position.data(), {1, n}}, target, kvpop::top_k_order::rank, scratch);
           kvpop::death_times({}, row, {}, target, limits, scratch);

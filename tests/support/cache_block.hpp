@@ -65,8 +65,10 @@ class cache_block {
 /// Appends the bytes of `count` elements to `out`.
 template <class T>
 void put_bytes(std::vector<std::byte>& out, const T* from, index_t count) {
-  const auto* bytes = reinterpret_cast<const std::byte*>(from);
-  out.insert(out.end(), bytes, bytes + static_cast<std::size_t>(count) * sizeof(T));
+  const std::size_t bytes = static_cast<std::size_t>(count) * sizeof(T);
+  const std::size_t before = out.size();
+  out.resize(before + bytes);  // and not insert: g++ 12 then sees an overflow that is not there
+  if (bytes != 0) std::memcpy(out.data() + before, from, bytes);
 }
 
 /// Everything that is part of one sequence's state, as bytes: held keys and values slot by slot, positions, priorities,

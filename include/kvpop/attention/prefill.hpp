@@ -207,6 +207,7 @@ struct job {
     expects_scorer("prefill", cache, scorer);
     expects_group("prefill", scorer, group);
     expects_counts("prefill", cache, params.counts, tokens);
+    expects_room("prefill", cache, params.counts, tokens);
     expects_evicted("prefill", cache, params.evicted, tokens);
     const std::array<index_t, 3> lse{sequences, tokens, heads() * group};
     if (params.lse.data() != nullptr && params.lse.extents() != lse) [[unlikely]] {

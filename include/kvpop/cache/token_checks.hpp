@@ -58,7 +58,7 @@ void expects_scorer(const std::string& verb, const budgeted_cache_ref<T, KeyDim,
   }
 }
 
-/// Throws `error` unless every sequence's count is within the chunk and what is held whole still fits.
+/// Throws `error` unless every sequence's count is within the chunk.
 template <class T, index_t KeyDim, index_t ValueDim>
 void expects_counts(const std::string& verb, const budgeted_cache_ref<T, KeyDim, ValueDim>& cache,
                     std::span<const index_t> counts, index_t tokens) {
@@ -72,6 +72,15 @@ void expects_counts(const std::string& verb, const budgeted_cache_ref<T, KeyDim,
       fail(verb + ": counts[" + std::to_string(b) + "] is " + std::to_string(n) +
            "; it must be at least 0 and at most the chunk's " + std::to_string(tokens) + " tokens");
     }
+  }
+}
+
+/// Throws `error` unless what a sequence holds whole, its prompt, still fits with these tokens.
+template <class T, index_t KeyDim, index_t ValueDim>
+void expects_room(const std::string& verb, const budgeted_cache_ref<T, KeyDim, ValueDim>& cache,
+                  std::span<const index_t> counts, index_t tokens) {
+  for (index_t b = 0; b < cache.sequences(); ++b) {
+    const index_t n = count_of(counts, b, tokens);
     const bool whole = cache.limit(b) > cache.capacity();
     if (whole && n > cache.limit(b) - cache.seen(b)) [[unlikely]] {
       fail(verb + ": sequence " + std::to_string(b) + " would hold " + std::to_string(cache.seen(b) + n) +

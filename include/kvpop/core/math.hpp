@@ -98,10 +98,10 @@ KVPOP_INLINE vec tanh(vec x) noexcept {
   p = fma(p, z, broadcast(-5.371410783e-2F));
   p = fma(p, z, broadcast(1.333115281e-1F));
   p = fma(p, z, broadcast(-3.333327208e-1F));
-  const vec near = fma(p * z, a, a);
+  const vec polynomial = fma(p * z, a, a);
   const vec e = exp(negate(a + a));
-  const vec far = (1.0F - e) / (1.0F + e);
-  const uvec magnitude = as_bits(select(a < 0.625F, near, far));
+  const vec quotient = (1.0F - e) / (1.0F + e);
+  const uvec magnitude = as_bits(select(a < 0.625F, polynomial, quotient));
   return as_floats(magnitude | (as_bits(x) & 0x80000000U));
 }
 

@@ -1,0 +1,86 @@
+#!/usr/bin/env bash
+# What `./dev demo` shows once the engine is built: a question about things read a thousand tokens ago, asked under a
+# budget; every method measured; the picture and the map of what is held; and a real model when one was fetched.
+#
+# usage: demo.sh QWEN3 [OUTPUT_DIRECTORY]
+set -euo pipefail
+
+readonly qwen3=$1
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+root=$(cd "$here/../.." && pwd)
+readonly here root
+readonly output=${2:-$root/build/demo}
+readonly notebook=$here/models/notebook
+readonly smollm2=${KVPOP_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/kvpop}/smollm2
+readonly lines=12 # of the test file: all 64 take five times as long
+
+say() { printf '\n\033[1m== %s\033[0m\n' "$*"; }
+
+# Line $1 of the test file as plain text, up to and with the last question, whose answer is left out.
+prompt() {
+  sed -n "$1p" "$notebook/test.jsonl" | sed -e 's/^{"text": "//; s/", "answers".*//' -e 's/\\n/\n/g' |
+    awk '{ text[NR] = $0 } /^ask / { last = NR }
+         END { for (i = 1; i < last; ++i) print text[i]; split(text[last], word, " "); printf "%s %s", word[1], word[2] }'
+}
+
+expected() { sed -n "$1p" "$notebook/test.jsonl" | sed 's/\\n/\n/g' | awk '/^ask / { answer = $3 } END { print answer }'; }
+
+# How far back, in tokens, lies the line that the question is about.
+answer_of() { # LINE METHOD BUDGET
+  prompt "$1" | "$qwen3" generate --model "$notebook" --prompt - --max-tokens 1 --method "$2" --budget "$3" 2>/dev/null | tr -d '\n'
+}
+
+side_by_side() {
+  local budget=128 line question
+  say "the same questions under three caches"
+  echo "Each prompt is about 1,000 tokens of jottings and ends with a question. Full holds all of them; the others hold"
+  echo "$budget entries a head, an eighth."
+  printf '\n  %-16s %-10s %-10s %-16s %s\n' question right full "streaming $budget" "kvpop $budget"
+  for line in 1 2 3 4 5 6 7 8; do
+    question=$(prompt "$line" | tail -n 1)
+    printf '  %-16s %-10s %-10s %-16s %s\n' "$question" "$(expected "$line")" "$(answer_of "$line" full 2000)" \
+      "$(answer_of "$line" streaming "$budget")" "$(answer_of "$line" kvpop "$budget")"
+  done
+}
+
+measure() {
+  say "every method at 75, 88 and 94 % compression, $lines texts"
+  "$qwen3" eval --model "$notebook" --data "$notebook/test.jsonl" --compression 75,88,94 --limit "$lines" \
+    --json "$output/notebook.json" --plot "$output/retention.svg"
+}
+
+maps() {
+  local method
+  for method in streaming kvpop; do
+    prompt 1 | "$qwen3" generate --model "$notebook" --prompt - --max-tokens 1 --method "$method" --budget 128 \
+      --map "$output/held-$method.html" >/dev/null 2>&1
+  done
+}
+
+real_model() {
+  if [[ ! -f $smollm2/model.safetensors ]]; then
+    say "a real language model: not fetched; './dev fetch smollm2' (94 MB) and the demo shows it too"
+    return
+  fi
+  say "SmolLM2-135M-Instruct, holding 128 entries a head"
+  "$qwen3" generate --model "$smollm2" --chat --prompt "Why is the sky blue? Answer in one sentence." --max-tokens 60 \
+    --method streaming --budget 128 --window 64
+  say "SmolLM2 on this project's own text, at a quarter of the cache"
+  "$here/text_lines.sh" 3000 1 "$root/docs/method.md" >"$output/text.jsonl"
+  "$qwen3" eval --model "$smollm2" --data "$output/text.jsonl" --methods full,streaming,keynorm,h2o,tova,snapkv \
+    --compression 75 --window 64 --json "$output/smollm2.json"
+}
+
+mkdir -p "$output"
+side_by_side
+measure
+maps
+real_model
+say "files"
+cat <<EOF
+  $output/retention.svg         answers kept against compression
+  $output/held-kvpop.html       which tokens each KV head still holds, coloured over the text
+  $output/held-streaming.html   the same for StreamingLLM
+  $output/notebook.json         the table above
+  try: $qwen3 --help
+EOF
