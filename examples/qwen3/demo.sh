@@ -11,8 +11,8 @@ root=$(cd "$here/../.." && pwd)
 readonly here root
 readonly output=${2:-$root/build/demo}
 readonly notebook=$here/models/notebook
+readonly lines=32 # texts of the test file, which has 64
 readonly smollm2=${KVPOP_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/kvpop}/smollm2
-readonly lines=12 # of the test file: all 64 take five times as long
 
 say() { printf '\n\033[1m== %s\033[0m\n' "$*"; }
 
@@ -25,7 +25,6 @@ prompt() {
 
 expected() { sed -n "$1p" "$notebook/test.jsonl" | sed 's/\\n/\n/g' | awk '/^ask / { answer = $3 } END { print answer }'; }
 
-# How far back, in tokens, lies the line that the question is about.
 answer_of() { # LINE METHOD BUDGET
   prompt "$1" | "$qwen3" generate --model "$notebook" --prompt - --max-tokens 1 --method "$2" --budget "$3" 2>/dev/null | tr -d '\n'
 }
@@ -44,7 +43,7 @@ side_by_side() {
 }
 
 measure() {
-  say "every method at 75, 88 and 94 % compression, $lines texts"
+  say "every method at 75, 88 and 94 % compression, $lines texts of 1,024 tokens"
   "$qwen3" eval --model "$notebook" --data "$notebook/test.jsonl" --compression 75,88,94 --limit "$lines" \
     --json "$output/notebook.json" --plot "$output/retention.svg"
 }
@@ -62,11 +61,11 @@ real_model() {
     say "a real language model: not fetched; './dev fetch smollm2' (94 MB) and the demo shows it too"
     return
   fi
-  say "SmolLM2-135M-Instruct, holding 128 entries a head"
-  "$qwen3" generate --model "$smollm2" --chat --prompt "Why is the sky blue? Answer in one sentence." --max-tokens 60 \
-    --method streaming --budget 128 --window 64
+  say "SmolLM2-135M-Instruct, holding 64 entries a head"
+  "$qwen3" generate --model "$smollm2" --chat --prompt "What is the capital of France, and what is it known for?" \
+    --max-tokens 80 --method h2o --budget 64 --window 32
   say "SmolLM2 on this project's own text, at a quarter of the cache"
-  "$here/text_lines.sh" 3000 1 "$root/docs/method.md" >"$output/text.jsonl"
+  "$here/text_lines.sh" 2000 1 "$root/docs/method.md" >"$output/text.jsonl"
   "$qwen3" eval --model "$smollm2" --data "$output/text.jsonl" --methods full,streaming,keynorm,h2o,tova,snapkv \
     --compression 75 --window 64 --json "$output/smollm2.json"
 }

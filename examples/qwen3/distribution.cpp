@@ -39,15 +39,16 @@ double sum_exp(const float* x, index_t n, float shift, float* out) {
   return total;
 }
 
-// sum of p * (a - b).
-double weighted_difference(const float* p, const float* a, const float* b, index_t n) {
+// sum of p * ((a - shift_a) - (b - shift_b)): shifts that are the largest logits keep the rounding small.
+double weighted_difference(const float* p, const float* a, float shift_a, const float* b, float shift_b, index_t n) {
   double total = 0;
   for (index_t begin = 0; begin < n; begin += block) {
     const index_t end = std::min(n, begin + block);
     simd::vec sum{};
     for (index_t i = begin; i < end; i += simd::lanes) {
       const index_t rest = std::min(end - i, simd::lanes);
-      const simd::vec difference = simd::load_first(a + i, rest) - simd::load_first(b + i, rest);
+      const simd::vec difference =
+          (simd::load_first(a + i, rest) - shift_a) - (simd::load_first(b + i, rest) - shift_b);
       sum = simd::fma(simd::load_first(p + i, rest), difference, sum);
     }
     total += static_cast<double>(simd::reduce_add(sum));
@@ -76,7 +77,7 @@ void reference_distributions::set(const kvpop::host_context& ctx, std::vector<fl
     choices_[i] = first_choice({x, static_cast<std::size_t>(vocabulary_)});
     const float largest = x[choices_[i]];
     const double sum = sum_exp(x, vocabulary_, largest, p);
-    log_sums_[i] = static_cast<double>(largest) + std::log(sum);
+    log_sums_[i] = std::log(sum);
     const auto scale = static_cast<float>(1 / sum);
     for (index_t j = 0; j < vocabulary_; ++j) p[j] *= scale;
   });
@@ -89,9 +90,12 @@ void reference_distributions::compare(const kvpop::host_context& ctx, const floa
     const index_t at = row * vocabulary_;
     choices[row] = first_choice({x, static_cast<std::size_t>(vocabulary_)});
     const float largest = x[choices[row]];
-    const double log_sum = static_cast<double>(largest) + std::log(sum_exp(x, vocabulary_, largest, nullptr));
-    const double moved = weighted_difference(probabilities_.data() + at, logits_.data() + at, x, vocabulary_);
-    kl[row] = std::max(0.0, moved - log_sums_[static_cast<std::size_t>(row)] + log_sum);
+    const double log_sum = std::log(sum_exp(x, vocabulary_, largest, nullptr));
+    const float* full = logits_.data() + at;
+    const auto i = static_cast<std::size_t>(row);
+    const double moved =
+        weighted_difference(probabilities_.data() + at, full, full[choices_[i]], x, largest, vocabulary_);
+    kl[row] = std::max(0.0, moved - log_sums_[i] + log_sum);
   });
 }
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Turns text files into what `qwen3 eval --data` reads: pieces of at most BYTES bytes, one {"text": ...} a line, so that
-# methods can be compared on any text. What is not UTF-8 and control characters are left out.
+# Turns text files into what `qwen3 eval --data` reads: pieces of at most BYTES bytes, one JSON object a line, without
+# answers: methods can be compared on any text. What is not UTF-8 and control characters are left out.
 #
 # usage: text_lines.sh BYTES PIECES FILE...     PIECES: at most so many of each file
 set -euo pipefail
@@ -16,6 +16,6 @@ one_line() { sed -e 's/\\/\\\\/g; s/"/\\"/g; s/\t/\\t/g' | awk '{ printf "%s\\n"
 for file in "${@:3}"; do
   for ((i = 0; i < pieces; ++i)); do
     text=$(tail -c +$((i * bytes + 1)) "$file" | head -c "$bytes" | iconv -c -f UTF-8 -t UTF-8 | tr -d '\000-\010\013-\037' | one_line) || true
-    [[ -n $text ]] && printf '{"text": "%s"}\n' "$text"
+    [[ -n $text ]] && printf '{"text": "%s", "answers": []}\n' "$text"
   done
 done

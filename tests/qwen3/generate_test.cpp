@@ -6,7 +6,8 @@
 #include <vector>
 
 #include "kvpop/core/thread_pool.hpp"
-#include "run_support.hpp"  // notebook
+#include "qwen3/eval_data.hpp"  // read_eval_data
+#include "run_support.hpp"      // notebook
 
 namespace {
 
@@ -24,52 +25,63 @@ struct notebook_engine {
   }
 };
 
-// A notebook whose record is far away when it is asked for: 60 lines of filler between.
-std::string far_question() {
-  std::string text = "note amber owl\nkeep amber\n";
-  for (int i = 0; i < 60; ++i) text += i % 2 == 0 ? "the old mill sees a barn\n" : "so the pond joins it\n";
-  return text + "ask amber";
+// The last question of a notebook's test line, after everything before it; its record is more than 256 tokens back.
+struct question {
+  std::vector<std::int32_t> prompt;
+  std::string answer;
+};
+
+question far_question(const notebook_engine& e, std::size_t line) {
+  const auto lines = qwen3::read_eval_data(notebook + "/test.jsonl", e.words, line + 1);
+  const std::span all(lines.at(line).tokens);
+  const auto [first, last] = lines[line].answers.back();
+  const auto at = static_cast<std::size_t>(first);
+  const auto answer = all.subspan(at, static_cast<std::size_t>(last - first));
+  return {{all.begin(), all.begin() + first}, e.words.decode(answer)};
 }
 
 }  // namespace
 
-TEST_CASE("text comes in pieces, the question is answered, and a line of the budget is all it takes") {
+TEST_CASE(
+    "text comes in pieces, the question is answered from an eighth of the tokens, by KVpop and not by StreamingLLM") {
   const notebook_engine e;
-  const std::vector<std::int32_t> prompt = e.words.encode(far_question()).ids;
-  const auto all = static_cast<std::int64_t>(prompt.size());
-  REQUIRE(all > 300);
-  const auto answer = [&](method m, std::int64_t entries, std::int64_t chunk) {
-    const auto cache = e.cache(m, entries, all);
-    qwen3::sampler greedy({});
-    std::string text;
-    const auto made = qwen3::generate({}, e.network, e.words, *cache, prompt, {}, greedy,
-                                      {.max_tokens = 2, .chunk = chunk}, [&](std::string_view s) { text += s; });
-    CHECK(made.tokens.size() == 2);
-    CHECK_FALSE(made.stopped);
-    CHECK(made.steps == 1);
-    CHECK(cache->seen() == all + 1);
-    CHECK(text == e.words.decode(made.tokens));
-    return text;
-  };
-  for (const std::int64_t chunk : {std::int64_t{1}, std::int64_t{50}, all}) {
-    CHECK(answer(method::full, all + 2, chunk) == " owl\n");
-    CHECK(answer(method::kvpop, 64, chunk) == " owl\n");
-    CHECK(answer(method::streaming, 64, chunk) != " owl\n");
+  for (const std::size_t line : {0U, 1U, 2U}) {
+    const question asked = far_question(e, line);
+    const auto all = static_cast<std::int64_t>(asked.prompt.size());
+    REQUIRE(all > 700);
+    const auto answer = [&](method m, std::int64_t entries, std::int64_t chunk) {
+      const auto cache = e.cache(m, entries, all);
+      qwen3::sampler greedy({});
+      std::string text;
+      const auto made = qwen3::generate({}, e.network, e.words, *cache, asked.prompt, {}, greedy,
+                                        {.max_tokens = 2, .chunk = chunk}, [&](std::string_view s) { text += s; });
+      CHECK(made.tokens.size() == 2);
+      CHECK_FALSE(made.stopped);
+      CHECK(made.steps == 1);
+      CHECK(cache->seen() == all + 1);
+      CHECK(text == e.words.decode(made.tokens));
+      return text;
+    };
+    for (const std::int64_t chunk : {std::int64_t{1}, std::int64_t{50}, all}) {
+      CHECK(answer(method::full, all + 2, chunk) == asked.answer + "\n");
+      CHECK(answer(method::kvpop, 128, chunk) == asked.answer + "\n");
+      CHECK(answer(method::streaming, 128, chunk) != asked.answer + "\n");
+    }
   }
 }
 
 TEST_CASE("a stop token ends the text and is not part of it") {
   const notebook_engine e;
-  const std::vector<std::int32_t> prompt = e.words.encode(far_question()).ids;
-  const auto all = static_cast<std::int64_t>(prompt.size());
+  const question asked = far_question(e, 0);
+  const auto all = static_cast<std::int64_t>(asked.prompt.size());
   const std::vector<std::int32_t> stop{*e.words.find("\n")};
   const auto cache = e.cache(method::full, all + 50, all);
   qwen3::sampler greedy({});
   std::string text;
-  const auto made = qwen3::generate({}, e.network, e.words, *cache, prompt, stop, greedy, {.max_tokens = 50},
+  const auto made = qwen3::generate({}, e.network, e.words, *cache, asked.prompt, stop, greedy, {.max_tokens = 50},
                                     [&](std::string_view s) { text += s; });
   CHECK(made.stopped);
-  CHECK(text == " owl");
+  CHECK(text == asked.answer);
 }
 
 TEST_CASE("no tokens asked for, none made") {
@@ -84,7 +96,7 @@ TEST_CASE("no tokens asked for, none made") {
 
 TEST_CASE("SnapKV holds its prompt whole and its budget from then on") {
   const notebook_engine e;
-  const std::vector<std::int32_t> prompt = e.words.encode(far_question()).ids;
+  const std::vector<std::int32_t> prompt = far_question(e, 0).prompt;
   const auto all = static_cast<std::int64_t>(prompt.size());
   const auto cache = e.cache(method::snapkv, 64, all);
   qwen3::activations memory;

@@ -79,7 +79,7 @@ TEST_CASE("caches of 16 bits give the same logits within their rounding") {
 }
 
 TEST_CASE("the logits of the last rows are those of all rows") {
-  const model network = model::open(checkpoints + "qwen2_gqa_bf16");
+  const model network = model::open(checkpoints + "qwen2_gqa_bf16", qwen3::weight_type::bf16);
   const auto expected = qwen3::safetensors_file::open(checkpoints + "qwen2_gqa_bf16/expected.safetensors");
   const auto tokens = input_of(expected).first(40);
   const auto cache = full_cache(network, 40);
@@ -105,7 +105,7 @@ TEST_CASE("a token outside the vocabulary is refused before anything changes") {
 }
 
 TEST_CASE("several sequences of one model do not see each other") {
-  const model network = model::open(checkpoints + "qwen3_gqa_f16");
+  const model network = model::open(checkpoints + "qwen3_gqa_f16", qwen3::weight_type::f16);
   const auto expected = qwen3::safetensors_file::open(checkpoints + "qwen3_gqa_f16/expected.safetensors");
   const auto tokens = input_of(expected);
   const auto first = full_cache(network, 75), second = full_cache(network, 75);
