@@ -115,7 +115,7 @@ void top_k(benchmark::State& state) {
   const auto order = static_cast<kvpop::top_k_order>(state.range(3));
   const std::vector<double> priority = make_priorities(rows, tokens, state.range(2));
   std::vector<index_t> index(static_cast<std::size_t>(rows * k));
-  std::vector<std::byte> memory(kvpop::top_k_workspace_bytes({}, rows, tokens, k));
+  std::vector<std::byte> memory(kvpop::top_k_workspace({}, rows, tokens, k));
   std::vector<std::pair<std::uint64_t, index_t>> pairs(priority.size());
   std::vector<double> ratios;
   double nth_element = 0;
@@ -198,13 +198,13 @@ BENCHMARK(top_k)
     ->ArgsProduct({{131072}, {4096}, {random_order, equal, ascending, few_values}, {by_rank, by_position}})
     ->UseManualTime()
     ->Unit(benchmark::kMillisecond);
-BENCHMARK(death_times<kvpop::death_times, kvpop::death_times_workspace_bytes>)
+BENCHMARK(death_times<kvpop::death_times, kvpop::death_times_workspace>)
     ->Name("death_times")
     ->ArgNames({"tokens", "topk", "pattern"})
     ->ArgsProduct({{16384}, {3772}, {random_order, equal, ascending, drifting}})
     ->UseManualTime()
     ->Unit(benchmark::kMillisecond);
-BENCHMARK(death_times<kvpop::death_times_fenwick, kvpop::death_times_fenwick_workspace_bytes>)
+BENCHMARK(death_times<kvpop::death_times_fenwick, kvpop::death_times_fenwick_workspace>)
     ->Name("death_times_fenwick")
     ->ArgNames({"tokens", "topk", "pattern"})
     ->ArgsProduct({{16384}, {3772}, {random_order, equal, ascending, drifting}})

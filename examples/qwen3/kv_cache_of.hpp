@@ -54,10 +54,10 @@ class kv_cache_of final : public kv_cache {
     if (!std::exchange(prompt_open_, false)) return;
     for (index_t layer = 0; layer < layer_count(); ++layer) {
       const ref_type cache = ref(layer);
-      const kvpop::workspace scratch = borrow(
-          std::max(kvpop::end_prompt_workspace(cache), kvpop::compact_workspace(cache)));
+      const kvpop::workspace scratch =
+          borrow(std::max(kvpop::end_prompt_workspace(cache), kvpop::compact_workspace(cache)));
       if (const auto* snapkv = std::get_if<kvpop::snapkv>(&scorers_[static_cast<std::size_t>(layer)])) {
-        kvpop::end_prompt(ctx, cache, *snapkv, 0, 0.0F, scratch);
+        kvpop::end_prompt(ctx, cache, *snapkv, 0, {}, scratch);
       } else {
         kvpop::compact(ctx, cache, 0, scratch);  // replayed death times are priorities already
       }
@@ -202,7 +202,8 @@ std::unique_ptr<kv_cache> make_kv_cache_of(kv_cache_parts parts) {
   };
   return [&]<std::size_t... I>(std::index_sequence<I...>) {
     return kvpop::visit<head_dims[I]...>(parts.head_dim, make);
-  }(std::make_index_sequence<head_dims.size()>{});
+  }
+  (std::make_index_sequence<head_dims.size()>{});
 }
 
 }  // namespace qwen3

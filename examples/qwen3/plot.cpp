@@ -90,20 +90,21 @@ const char* colour_of(method m) {
   return "#999999";
 }
 
-bool by_compression(const eval_report& report) {
+// The compressions that were asked for, as gnuplot lists tics; empty when entries were.
+std::string compression_tics(const eval_report& report) {
+  std::string list;
   for (const eval_result& r : report.results) {
-    if (r.compression) return true;
+    if (r.compression) list += (list.empty() ? "" : ", ") + number(*r.compression);
   }
-  return false;
+  return list;
 }
 
 std::string axes(const eval_report& report) {
   std::string text = "set terminal svg size 860,520 enhanced font 'Helvetica,14' background '#ffffff'\n";
   text += "set key outside right top reverse Left noenhanced\nset grid ytics lc rgb '#dddddd'\nset border 3\n";
   text += "set tics nomirror\n";
-  if (by_compression(report)) {
-    text += "set xlabel 'compression of the KV cache, per cent'\nset xtics add ('75' 75, '88' 88, '94' 94)\n";
-    text += "set offsets 2, 2, 0, 0\n";
+  if (const std::string tics = compression_tics(report); !tics.empty()) {
+    text += "set xlabel 'compression of the KV cache, per cent'\nset xtics (" + tics + ")\nset offsets 2, 2, 0, 0\n";
   } else {
     text += "set xlabel 'KV entries a head'\nset logscale x 2\nset xrange [*:*] reverse\n";
   }

@@ -109,7 +109,7 @@ TEST_CASE("attention, its followers, compaction and the end of a prompt do not a
       kvpop::clear(whole.ref());
       kvpop::prefill(ctx, whole.ref(), snap, s.q.keys(0, tokens), s.kv.keys(0, tokens), s.kv.values(0, tokens), out, {},
                      s.scratch());
-      kvpop::end_prompt(ctx, whole.ref(), snap, 0, 0, s.scratch());
+      kvpop::end_prompt(ctx, whole.ref(), snap, 0, {}, s.scratch());
       kvpop::compact(ctx, whole.ref(), 1, s.scratch());
     });
     CHECK(news == 0);

@@ -125,7 +125,7 @@ TEST_CASE("SnapKV keeps sinks, the newest 32 and what its last queries look at; 
     const float scale = random.chance(0.5) ? 0.0F : 1.5F;
     std::vector<std::byte> memory(kvpop::end_prompt_workspace(cache.ref()));
     for (index_t b = 0; b < p.rows; ++b) {
-      kvpop::end_prompt(ctx, cache.ref(), scorer, b, scale, {memory.data(), memory.size()});
+      kvpop::end_prompt(ctx, cache.ref(), scorer, b, {.scale = scale}, {memory.data(), memory.size()});
     }
     const index_t capacity = p.limits.capacity();
     std::vector<std::vector<index_t>> held;
@@ -191,8 +191,8 @@ TEST_CASE("chunks and threads change no byte of the prompt's state, nor of what 
     run(pool.context(), chunked, scorer, p, kv, q, 0, p.length);
     REQUIRE(state_of(singly.ref()) == state_of(chunked.ref()));
     std::vector<std::byte> memory(kvpop::end_prompt_workspace(singly.ref()));
-    kvpop::end_prompt(kvpop::host_context(), singly.ref(), scorer, 0, 0, {memory.data(), memory.size()});
-    kvpop::end_prompt(pool.context(), chunked.ref(), scorer, 0, 0, {memory.data(), memory.size()});
+    kvpop::end_prompt(kvpop::host_context(), singly.ref(), scorer, 0, {}, {memory.data(), memory.size()});
+    kvpop::end_prompt(pool.context(), chunked.ref(), scorer, 0, {}, {memory.data(), memory.size()});
     REQUIRE(state_of(singly.ref()) == state_of(chunked.ref()));
   }
 }
@@ -206,10 +206,11 @@ TEST_CASE("what cannot be ended is refused, and nothing changes") {
   const token_stream<float> q(random, 2, 45, 4, key_dim, 1);
   run(kvpop::host_context(), cache, scorer, p, kv, q, 0, 40);
   std::vector<std::byte> memory(kvpop::end_prompt_workspace(cache.ref()));
-  const auto refused = [&](const kvpop::snapkv& s, index_t sequence, std::size_t bytes) {
+  const auto refused = [&](const kvpop::snapkv& s, index_t sequence, std::size_t bytes,
+                           const kvpop::attention_params& attention = {}) {
     const std::vector<std::byte> before = cache.snapshot();
     const std::string message = message_of([&] {
-      kvpop::end_prompt(kvpop::host_context(), cache.ref(), s, sequence, 0, {memory.data(), bytes});
+      kvpop::end_prompt(kvpop::host_context(), cache.ref(), s, sequence, attention, {memory.data(), bytes});
     });
     CHECK(before == cache.snapshot());
     return message;
@@ -218,12 +219,17 @@ TEST_CASE("what cannot be ended is refused, and nothing changes") {
   CHECK(refused(scorer, -1, memory.size()) == "kvpop: sequence is -1; it must be at least 0");
   CHECK(refused(kvpop::snapkv(2, 3), 0, memory.size()) == "kvpop: end_prompt: scorer.key_dim is 3; the cache has 5");
   CHECK(refused(kvpop::snapkv(3, key_dim), 0, memory.size()).find("kvpop: end_prompt: scorer.memory_size is ") == 0);
+  CHECK(refused(scorer, 0, memory.size(), {.sliding_window = 7}) ==
+        "kvpop: end_prompt: attention_params.sliding_window is 7; it must be 0: SnapKV scores a prompt without one");
+  CHECK(refused(scorer, 0, memory.size(), {.soft_cap = 50.0F}) ==
+        "kvpop: end_prompt: attention_params.soft_cap is 50.000000; it must be 0: SnapKV scores a prompt without one");
+  CHECK(refused(scorer, 0, memory.size(), {.scale = -1.0F}).find("attention_params.scale is -1") != std::string::npos);
   CHECK(refused(scorer, 0, memory.size() - 1) == "kvpop: end_prompt: workspace.bytes is " +
                                                      std::to_string(memory.size() - 1) + "; at least " +
                                                      std::to_string(memory.size()) + " are needed");
-  kvpop::end_prompt(kvpop::host_context(), cache.ref(), scorer, 0, 0, {memory.data(), memory.size()});
+  kvpop::end_prompt(kvpop::host_context(), cache.ref(), scorer, 0, {}, {memory.data(), memory.size()});
   CHECK(refused(scorer, 0, memory.size()) == "kvpop: end_prompt: the prompt of sequence 0 has ended already");
-  kvpop::end_prompt(kvpop::host_context(), cache.ref(), scorer, 1, 0, {memory.data(), memory.size()});
+  kvpop::end_prompt(kvpop::host_context(), cache.ref(), scorer, 1, {}, {memory.data(), memory.size()});
   run(kvpop::host_context(), cache, scorer, p, kv, q, 40, 5);
   CHECK(refused(scorer, 1, memory.size()) == "kvpop: end_prompt: the prompt of sequence 1 has ended already");
 }
@@ -237,7 +243,7 @@ TEST_CASE("a prompt that fits the budget loses nothing") {
   const token_stream<float> q(random, 1, 20, 1, key_dim, 1);
   run(kvpop::host_context(), cache, scorer, p, kv, q, 0, 20);
   std::vector<std::byte> memory(kvpop::end_prompt_workspace(cache.ref()));
-  kvpop::end_prompt(kvpop::host_context(), cache.ref(), scorer, 0, 0, {memory.data(), memory.size()});
+  kvpop::end_prompt(kvpop::host_context(), cache.ref(), scorer, 0, {}, {memory.data(), memory.size()});
   CHECK(cache.ref().held(0, 0) == 20);
   CHECK(cache.ref().limit(0) == 40);
 }

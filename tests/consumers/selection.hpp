@@ -75,7 +75,7 @@ std::string death_times_of_hard_priorities() {
   }
   std::vector<kvpop::index_t> death(priorities.size());
   const kvpop::host_context ctx;
-  std::vector<std::byte> scratch(kvpop::death_times_workspace_bytes(ctx, consumer_heads, tokens, limits));
+  std::vector<std::byte> scratch(kvpop::death_times_workspace(ctx, consumer_heads, tokens, limits));
   kvpop::death_times(ctx, {priorities.data(), {consumer_heads, tokens}}, {}, {death.data(), {consumer_heads, tokens}},
                      limits, {scratch.data(), scratch.size()});
   std::string text;

@@ -191,6 +191,35 @@ TEST_CASE("eval: table, JSON, invalid lines") {
   CHECK(no_room.out.find("full") != std::string::npos);  // the table is not lost
 }
 
+TEST_CASE("pictures: a plot of what methods lose, a page of what is held; where they cannot be drawn, that is said") {
+  const temporary_directory directory;
+  const std::string svg = directory / "plot.svg", page = directory / "map.html";
+  const std::string verb = "eval --limit 1 " + model + " " + data;
+  CHECK(run_qwen3(verb + " --methods full,streaming,kvpop --compression 75,88 --plot " + shell_word(svg)).status == 0);
+  const std::string plot = read_file(svg);
+  for (const char* word : {"<svg", "streaming", "kvpop", "compression of the KV cache"})
+    CHECK(plot.find(word) != std::string::npos);
+  const program_result nothing = run_qwen3(verb + " --methods full --plot " + shell_word(svg));
+  CHECK(nothing.status == 1);
+  CHECK(nothing.err.find("there is nothing to draw") != std::string::npos);
+  CHECK(read_file(svg) == plot);  // what was there is not lost
+  const program_result no_place = run_qwen3(verb + " --methods full,streaming --budgets 64 --plot /nowhere/x.svg");
+  CHECK(no_place.status == 1);
+  CHECK(no_place.err.find("/nowhere/x.svg") != std::string::npos);
+
+  const std::string prompt = "<b>note</b> amber owl\nkeep amber\nthe old mill sees a barn\nthe old mill sees a barn\n";
+  const program_result made =
+      run_qwen3("generate --method streaming --budget 8 --sinks 2 --window 6 --max-tokens 3 --prompt - --map " +
+                    shell_word(page) + " " + model,
+                prompt);
+  REQUIRE(made.status == 0);
+  const std::string html = read_file(page);
+  CHECK(html.find("<!doctype html>") == 0);
+  CHECK(html.find("held by 8 of 8 KV heads") != std::string::npos);
+  CHECK(html.find("held by 0 of 8 KV heads") != std::string::npos);
+  CHECK(html.find("<b>") == std::string::npos);  // the text is text
+}
+
 TEST_CASE("inspect: a model, a budget, a scorer") {
   const program_result r = run_qwen3("inspect --budget 128 " + model);
   REQUIRE(r.status == 0);

@@ -40,7 +40,7 @@ rows random_rows(generator& g, index_t heads, index_t tokens, const budget& limi
 
 std::vector<index_t> by_fenwick(const host_context& ctx, const rows& in, const budget& limits) {
   std::vector<index_t> death(in.priority.size(), -7);
-  std::vector<std::byte> scratch(kvpop::death_times_fenwick_workspace_bytes(ctx, in.heads, in.tokens, limits));
+  std::vector<std::byte> scratch(kvpop::death_times_fenwick_workspace(ctx, in.heads, in.tokens, limits));
   kvpop::death_times_fenwick(ctx, in.priorities(), in.pins(), {death.data(), {in.heads, in.tokens}}, limits,
                              {scratch.data(), scratch.size()});
   return death;
@@ -48,7 +48,7 @@ std::vector<index_t> by_fenwick(const host_context& ctx, const rows& in, const b
 
 std::vector<index_t> by_heap(const host_context& ctx, const rows& in, const budget& limits) {
   std::vector<index_t> death(in.priority.size(), -7);
-  std::vector<std::byte> scratch(kvpop::death_times_workspace_bytes(ctx, in.heads, in.tokens, limits));
+  std::vector<std::byte> scratch(kvpop::death_times_workspace(ctx, in.heads, in.tokens, limits));
   kvpop::death_times(ctx, in.priorities(), in.pins(), {death.data(), {in.heads, in.tokens}}, limits,
                      {scratch.data(), scratch.size()});
   return death;

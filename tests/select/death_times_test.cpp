@@ -27,7 +27,7 @@ struct rows {
 
 std::vector<index_t> death_times(const host_context& ctx, rows& in, const budget& limits, bool pins) {
   std::vector<index_t> death(in.priority.size(), -7);
-  std::vector<std::byte> scratch(kvpop::death_times_workspace_bytes(ctx, in.heads, in.tokens, limits));
+  std::vector<std::byte> scratch(kvpop::death_times_workspace(ctx, in.heads, in.tokens, limits));
   kvpop::death_times(
       ctx, row_view<const double>(in.priority.data(), {in.heads, in.tokens}),
       pins ? row_view<const std::uint8_t>(in.pinned.data(), {in.heads, in.tokens}) : row_view<const std::uint8_t>{},
@@ -122,7 +122,7 @@ TEST_CASE("death_times: the quadratic oracle's, for any budget, pins and thread 
 TEST_CASE("death_times: rows may be strided") {
   const std::vector<double> priority = {3, 1, 2, 9, 9, 5, 6, 4, 9, 9};  // [2, 3] in rows of 5
   std::vector<index_t> death(8, -1);                                    // [2, 3] in rows of 4
-  std::vector<std::byte> scratch(kvpop::death_times_workspace_bytes({}, 2, 3, {0, 1, 1}));
+  std::vector<std::byte> scratch(kvpop::death_times_workspace({}, 2, 3, {0, 1, 1}));
   kvpop::death_times({}, row_view<const double>(priority.data(), {2, 3}, {5, 1}), {},
                      row_view<index_t>(death.data(), {2, 3}, {4, 1}), {0, 1, 1}, {scratch.data(), scratch.size()});
   CHECK(death == std::vector<index_t>{kvpop::never, 2, kvpop::never, -1, 2, kvpop::never, kvpop::never, -1});

@@ -19,9 +19,8 @@ TEST_CASE("select: no verb allocates") {
   const std::vector<double> priority = kvpop_test::priorities(g, n);
   const std::vector<index_t> position = kvpop_test::counting(n);
   std::vector<index_t> out(static_cast<std::size_t>(n));
-  std::vector<std::byte> memory(kvpop::top_k_workspace_bytes({}, 1, n, n) +
-                                kvpop::death_times_workspace_bytes({}, 1, n, limits) +
-                                kvpop::death_times_fenwick_workspace_bytes({}, 1, n, limits));
+  std::vector<std::byte> memory(kvpop::top_k_workspace({}, 1, n, n) + kvpop::death_times_workspace({}, 1, n, limits) +
+                                kvpop::death_times_fenwick_workspace({}, 1, n, limits));
   std::vector<int> grows;
   CHECK(kvpop_test::news_of([&] { grows.push_back(0); }) == 1);  // the counter counts
   const row_view<const double> row(priority.data(), {1, n});

@@ -30,7 +30,7 @@ struct result {
 
 result top_k(const host_context& ctx, const rows& in, index_t k, top_k_order order) {
   result out{0, std::vector<index_t>(static_cast<std::size_t>(in.heads * k), -7)};
-  std::vector<std::byte> scratch(kvpop::top_k_workspace_bytes(ctx, in.heads, in.tokens, k));
+  std::vector<std::byte> scratch(kvpop::top_k_workspace(ctx, in.heads, in.tokens, k));
   out.valid = kvpop::top_k(ctx, {in.priority.data(), {in.heads, in.tokens}},
                            in.position.empty() ? row_view<const index_t>{}
                                                : row_view<const index_t>{in.position.data(), {in.heads, in.tokens}},
@@ -140,7 +140,7 @@ TEST_CASE("top_k: what is wrong is named, and nothing is written") {
   std::vector<double> priority(12, 0.0);
   std::vector<index_t> position(12, 0);
   std::vector<index_t> index(6, -7);
-  std::vector<std::byte> scratch(kvpop::top_k_workspace_bytes({}, 3, 4, 2));
+  std::vector<std::byte> scratch(kvpop::top_k_workspace({}, 3, 4, 2));
   const row_view<const double> p(priority.data(), {3, 4});
   const row_view<index_t> out(index.data(), {3, 2});
   const auto call = [&](const row_view<const index_t>& at, const row_view<index_t>& to,

@@ -80,8 +80,7 @@ inline rank* carve_death_times(carver& memory, const host_context& ctx, index_t 
 }
 
 /// Bytes of workspace that death_times needs.
-inline std::size_t death_times_workspace_bytes(const host_context& ctx, index_t heads, index_t tokens,
-                                               const budget& limits) {
+inline std::size_t death_times_workspace(const host_context& ctx, index_t heads, index_t tokens, const budget& limits) {
   carver count;
   carve_death_times(count, ctx, heads, tokens, limits);
   return count.bytes();
@@ -97,7 +96,7 @@ inline std::size_t death_times_workspace_bytes(const host_context& ctx, index_t 
 /// \param pinned     [heads, tokens] nonzero where pinned; an empty view when nothing is
 /// \param death      [heads, tokens] out
 /// \param limits     sinks, window, topk; any of them may exceed the number of tokens
-/// \param workspace  death_times_workspace_bytes
+/// \param workspace  death_times_workspace
 ///
 /// Throws `error` on unequal extents, a bad budget, more than topk pinned eligible tokens, a small workspace.
 /// Complexity: O(tokens log topk) a head; reads 8 and writes 8 bytes a token (one byte more with pins).

@@ -69,8 +69,8 @@ inline void death_times_of_head_fenwick(const double* priority, const std::uint8
 }
 
 /// Bytes of workspace that death_times_fenwick needs.
-inline std::size_t death_times_fenwick_workspace_bytes(const host_context& ctx, index_t heads, index_t tokens,
-                                                       const budget& limits) {
+inline std::size_t death_times_fenwick_workspace(const host_context& ctx, index_t heads, index_t tokens,
+                                                 const budget& limits) {
   carver count;
   fenwick_scratch::carve(count, row_tasks(ctx, heads), eligible_tokens(tokens, limits));
   return count.bytes();
@@ -80,7 +80,7 @@ inline std::size_t death_times_fenwick_workspace_bytes(const host_context& ctx, 
 ///
 /// death_times is faster and needs less memory; this is the paper's form, an independent check on it.
 ///
-/// \param scratch  death_times_fenwick_workspace_bytes
+/// \param scratch  death_times_fenwick_workspace
 ///
 /// Complexity: O(tokens log tokens) time and O(tokens) memory a head.
 /// Allocates: no. Parallel over heads. Determinism: equal for any thread count, compiler and instruction set.

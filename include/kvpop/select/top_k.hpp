@@ -144,7 +144,7 @@ class top_k_row {
 };
 
 /// Bytes of workspace that top_k needs for [heads, tokens] priorities and [heads, k] indices.
-inline std::size_t top_k_workspace_bytes(const host_context& ctx, index_t heads, index_t tokens, index_t k) {
+inline std::size_t top_k_workspace(const host_context& ctx, index_t heads, index_t tokens, index_t k) {
   carver count;
   top_k_scratch::carve(count, row_tasks(ctx, heads), tokens, k < tokens ? k : tokens);
   return count.bytes();
@@ -163,7 +163,7 @@ inline std::size_t top_k_workspace_bytes(const host_context& ctx, index_t heads,
 /// \param position  [heads, tokens] absolute positions; an empty view when they are the indices themselves
 /// \param index     [heads, k] out: indices into the row of priorities, -1 beyond the valid ones
 /// \param order     see top_k_order
-/// \param scratch   top_k_workspace_bytes
+/// \param scratch   top_k_workspace
 /// \return how many indices of each row are valid: min(k, tokens)
 ///
 /// Throws `error` on unequal extents, 2^32 tokens or more, a small workspace.
