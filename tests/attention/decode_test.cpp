@@ -29,7 +29,8 @@ struct kind {
 };
 
 using lse_type = kvpop::view<float, kvpop::host_memory, kvpop::axis::sequence, kvpop::axis::head>;
-using weights_type = kvpop::view<float, kvpop::host_memory, kvpop::axis::sequence, kvpop::axis::head, kvpop::axis::slot>;
+using weights_type =
+    kvpop::view<float, kvpop::host_memory, kvpop::axis::sequence, kvpop::axis::head, kvpop::axis::slot>;
 
 // A cache whose slots were filled by hand, queries for it, and room for every result.
 template <class Kind, class Q = float, class Out = float>
@@ -56,7 +57,9 @@ struct problem {
   void set_held(index_t sequence, index_t head, index_t held) {
     block.ref().arrays().held[sequence * kv_heads + head] = static_cast<std::int32_t>(held);
   }
-  T* key(index_t sequence, index_t head, index_t slot) { return block.ref().head(sequence, head).keys + slot * key_dim; }
+  T* key(index_t sequence, index_t head, index_t slot) {
+    return block.ref().head(sequence, head).keys + slot * key_dim;
+  }
   T* value(index_t sequence, index_t head, index_t slot) {
     return block.ref().head(sequence, head).values + slot * value_dim;
   }
@@ -64,7 +67,9 @@ struct problem {
   const Out* output(index_t sequence, index_t head) const {
     return out.data() + (sequence * heads() + head) * value_dim;
   }
-  float lse_of(index_t sequence, index_t head) const { return lse[static_cast<std::size_t>(sequence * heads() + head)]; }
+  float lse_of(index_t sequence, index_t head) const {
+    return lse[static_cast<std::size_t>(sequence * heads() + head)];
+  }
   float weight_of(index_t sequence, index_t head, index_t slot) const {
     return weights[static_cast<std::size_t>((sequence * kv_heads + head) * slots + slot)];
   }
@@ -85,10 +90,10 @@ struct problem {
            const kvpop::workspace& scratch = {}) {
     const kvpop::step_view<const Q> q_view(q.data(), {sequences, heads(), key_dim});
     const kvpop::step_view<Out> out_view(out.data(), {sequences, heads(), value_dim});
-    kvpop::decode_attention(ctx, q_view, block.ref(), out_view, params,
-                            {lse_type(lse.data(), {sequences, heads()}),
-                             weights_type(weights.data(), {sequences, kv_heads, slots})},
-                            scratch);
+    kvpop::decode_attention(
+        ctx, q_view, block.ref(), out_view, params,
+        {lse_type(lse.data(), {sequences, heads()}), weights_type(weights.data(), {sequences, kv_heads, slots})},
+        scratch);
   }
 
   index_t sequences, kv_heads, group, slots;
@@ -125,17 +130,20 @@ int count_wrong(problem<Kind, Q, Out>& p, const kvpop::attention_params& params,
           for (std::size_t d = 0; d < q.size(); ++d) size += std::fabs(q[d] * row[d]);
           largest_logit = std::fmax(largest_logit, size * scale);
         }
-        const auto answer = kvpop_test::attend(q, k, v, Kind::value_dim, scale, static_cast<double>(params.soft_cap), [&](index_t i) {
-          return params.sliding_window == 0 || head.positions[i] > newest - params.sliding_window;
-        });
+        const auto answer =
+            kvpop_test::attend(q, k, v, Kind::value_dim, scale, static_cast<double>(params.soft_cap), [&](index_t i) {
+              return params.sliding_window == 0 || head.positions[i] > newest - params.sliding_window;
+            });
         for (index_t d = 0; d < Kind::value_dim; ++d) {
           const double got = static_cast<double>(static_cast<float>(p.output(s, h * p.group + g)[d]));
           const double want = answer.out[static_cast<std::size_t>(d)];
-          wrong += !kvpop_test::close(got, want, 4.0, largest_logit) && std::fabs(got - want) > out_unit * std::fabs(want);
+          wrong +=
+              !kvpop_test::close(got, want, 4.0, largest_logit) && std::fabs(got - want) > out_unit * std::fabs(want);
         }
         wrong += !kvpop_test::close(static_cast<double>(p.lse_of(s, h * p.group + g)), answer.lse, 1.0, largest_logit);
         for (index_t i = 0; i < held; ++i) {
-          mean[static_cast<std::size_t>(i)] += answer.weights[static_cast<std::size_t>(i)] / static_cast<double>(p.group);
+          mean[static_cast<std::size_t>(i)] +=
+              answer.weights[static_cast<std::size_t>(i)] / static_cast<double>(p.group);
         }
       }
       for (index_t i = 0; i < p.slots; ++i) {
@@ -156,7 +164,8 @@ void random_problems(int count, std::uint64_t stream, double out_unit) {
   kvpop::thread_pool seven(7);
   const kvpop::host_context contexts[4] = {{}, two.context(), three.context(), seven.context()};
   for (int draw = 0; draw < count; ++draw) {
-    const index_t slots = random.pick<index_t>({1, 2, 7, 15, 16, 17, 63, 64, 65, 97, 255, 256, 257, 263, 511, 513, 601});
+    const index_t slots =
+        random.pick<index_t>({1, 2, 7, 15, 16, 17, 63, 64, 65, 97, 255, 256, 257, 263, 511, 513, 601});
     const index_t group = random.chance(0.2) ? random.integer(1, 37) : random.integer(1, 6);
     problem<Kind, Q, Out> p(random.integer(1, 3), random.integer(1, 3), group, slots);
     p.fill(random, random.pick({0.3, 1.0, 4.0}));
@@ -389,9 +398,9 @@ TEST_CASE("a NaN in one key reaches the query heads that read it, and no others"
 }
 
 TEST_CASE("golden: dense and sparse attention of method.safetensors, query by query") {
-  const auto q = golden::tensor<double>("attention.q");        // [query_heads, tokens, dim]
-  const auto k = golden::tensor<double>("attention.k");        // [kv_heads, tokens, dim]
-  const auto v = golden::tensor<double>("attention.v");        // [kv_heads, tokens, dim]
+  const auto q = golden::tensor<double>("attention.q");  // [query_heads, tokens, dim]
+  const auto k = golden::tensor<double>("attention.k");  // [kv_heads, tokens, dim]
+  const auto v = golden::tensor<double>("attention.v");  // [kv_heads, tokens, dim]
   const auto death = golden::tensor<std::int32_t>("attention.death");
   REQUIRE(q.shape == std::vector<std::int64_t>{6, 150, 32});
   REQUIRE(k.shape == std::vector<std::int64_t>{2, 150, 32});
@@ -429,7 +438,8 @@ TEST_CASE("golden: dense and sparse attention of method.safetensors, query by qu
           worst_out = std::fmax(worst_out, std::fabs(got - out.row(h)[t * 32 + d]) / size);
         }
         const double want = lse.row(h)[t];
-        worst_lse = std::fmax(worst_lse, std::fabs(static_cast<double>(p.lse_of(0, h)) - want) / std::fmax(1.0, std::fabs(want)));
+        worst_lse = std::fmax(worst_lse,
+                              std::fabs(static_cast<double>(p.lse_of(0, h)) - want) / std::fmax(1.0, std::fabs(want)));
       }
     }
     CHECK(worst_out < 2e-5);
@@ -442,7 +452,8 @@ TEST_CASE("bad arguments are refused by name before anything is written") {
   const std::vector<float> before = p.out;
   const auto call = [&](kvpop::step_view<float> q, kvpop::step_view<float> out, kvpop::attention_outputs outputs = {},
                         kvpop::attention_params params = {}, kvpop::workspace scratch = {}) {
-    return message_of([&] { kvpop::decode_attention(kvpop::host_context(), q, p.block.ref(), out, params, outputs, scratch); });
+    return message_of(
+        [&] { kvpop::decode_attention(kvpop::host_context(), q, p.block.ref(), out, params, outputs, scratch); });
   };
   const kvpop::step_view<float> q(p.q.data(), {2, 6, 8});
   const kvpop::step_view<float> out(p.out.data(), {2, 6, 4});
@@ -460,8 +471,8 @@ TEST_CASE("bad arguments are refused by name before anything is written") {
         std::string::npos);
   CHECK(call(q, out, {{}, weights_type(p.weights.data(), {2, 6, 10})}).find("weights.extent(head) is 6") !=
         std::string::npos);
-  CHECK(call(q, out, {{}, weights_type(p.weights.data(), {2, 3, 9})}).find("weights.extent(slot) is 9; the cache has 10") !=
-        std::string::npos);
+  CHECK(call(q, out, {{}, weights_type(p.weights.data(), {2, 3, 9})})
+            .find("weights.extent(slot) is 9; the cache has 10") != std::string::npos);
   kvpop::attention_params params;
   params.sliding_window = -3;
   CHECK(call(q, out, {}, params).find("attention_params.sliding_window is -3") != std::string::npos);

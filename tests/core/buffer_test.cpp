@@ -10,6 +10,7 @@
 
 #include "kvpop/core/error.hpp"
 #include "support/counting_allocator.hpp"
+#include "support/message_of.hpp"
 
 namespace {
 
@@ -17,6 +18,7 @@ using kvpop::index_t;
 using kvpop_test::allocation_counts;
 using kvpop_test::counting_allocator;
 using kvpop_test::failure;
+using kvpop_test::message_of;
 using floats = kvpop::buffer<float, kvpop::host_memory, counting_allocator>;
 
 static_assert(!std::is_copy_constructible_v<kvpop::buffer<float>> && !std::is_copy_assignable_v<kvpop::buffer<float>>);
@@ -24,16 +26,6 @@ static_assert(std::is_nothrow_move_constructible_v<floats> && std::is_nothrow_mo
 static_assert(kvpop::byte_allocator<kvpop::host_allocator> && kvpop::byte_allocator<counting_allocator>);
 static_assert(sizeof(kvpop::buffer<float>) == 2 * sizeof(void*), "a stateless allocator takes no room");
 static_assert(!std::is_same_v<kvpop::buffer<float>, kvpop::buffer<float, kvpop::device_memory>>);
-
-template <class Act>
-std::string message_of(Act&& act) {
-  try {
-    act();
-  } catch (const kvpop::error& e) {
-    return e.what();
-  }
-  return "no error";
-}
 
 bool aligned(const void* p) { return reinterpret_cast<std::uintptr_t>(p) % 64 == 0; }
 

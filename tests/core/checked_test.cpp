@@ -6,21 +6,13 @@
 #include <string>
 
 #include "support/generators.hpp"
+#include "support/message_of.hpp"
 
 namespace {
 
 using kvpop::index_t;
+using kvpop_test::message_of;
 constexpr index_t largest = std::numeric_limits<index_t>::max();
-
-template <class Act>
-std::string message_of(Act&& act) {
-  try {
-    act();
-  } catch (const kvpop::error& e) {
-    return e.what();
-  }
-  return "no error";
-}
 
 }  // namespace
 

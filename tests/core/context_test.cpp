@@ -10,23 +10,15 @@
 #include <vector>
 
 #include "kvpop/core/thread_pool.hpp"
+#include "support/message_of.hpp"
 
 namespace {
 
 using kvpop::host_context;
 using kvpop::index_t;
+using kvpop_test::message_of;
 
 static_assert(std::is_trivially_copyable_v<host_context>);
-
-template <class Act>
-std::string message_of(Act&& act) {
-  try {
-    act();
-  } catch (const kvpop::error& e) {
-    return e.what();
-  }
-  return "no error";
-}
 
 // How often each task was run.
 std::vector<int> runs(const host_context& ctx, index_t tasks) {

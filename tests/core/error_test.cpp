@@ -7,17 +7,11 @@
 #include <string>
 #include <type_traits>
 
+#include "support/message_of.hpp"
+
 namespace {
 
-template <class Act>
-std::string message_of(Act&& act) {
-  try {
-    act();
-  } catch (const kvpop::error& e) {
-    return e.what();
-  }
-  return "no error";
-}
+using kvpop_test::message_of;
 
 }  // namespace
 

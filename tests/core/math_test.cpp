@@ -89,11 +89,16 @@ TEST_CASE("sigmoid, silu, log_sigmoid, softplus and tanh against double") {
   const auto f_tanh = [](simd::vec v) { return simd::tanh(v); };
   for (const float sign : {1.0F, -1.0F}) {
     const float far = sign > 0 ? std::numeric_limits<float>::max() : 86.9F;
-    CHECK(worst(f_sigmoid, [](double x) { return sigmoid(x); }, 0.0F, far, sign) < 3.0);
-    CHECK(worst(f_silu, [](double x) { return x * sigmoid(x); }, 1e-37F, far, sign) < 4.0);
-    CHECK(worst(f_log_sigmoid, [](double x) { return -softplus(-x); }, 0.0F, 86.9F, sign) < 3.0);
-    CHECK(worst(f_softplus, [](double x) { return softplus(x); }, 0.0F, 86.9F, sign) < 3.0);
-    CHECK(worst(f_tanh, [](double x) { return std::tanh(x); }, 1e-37F, infinity, sign) < 2.0);
+    CHECK(worst(
+              f_sigmoid, [](double x) { return sigmoid(x); }, 0.0F, far, sign) < 3.0);
+    CHECK(worst(
+              f_silu, [](double x) { return x * sigmoid(x); }, 1e-37F, far, sign) < 4.0);
+    CHECK(worst(
+              f_log_sigmoid, [](double x) { return -softplus(-x); }, 0.0F, 86.9F, sign) < 3.0);
+    CHECK(worst(
+              f_softplus, [](double x) { return softplus(x); }, 0.0F, 86.9F, sign) < 3.0);
+    CHECK(worst(
+              f_tanh, [](double x) { return std::tanh(x); }, 1e-37F, infinity, sign) < 2.0);
   }
 }
 

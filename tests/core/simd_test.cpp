@@ -112,7 +112,8 @@ TEST_CASE("broadcast, fma, select, max and min, lane by lane") {
     for (index_t i = 0; i < lanes; ++i) {
       const auto j = static_cast<std::size_t>(i);
       const double exact = static_cast<double>(a[j]) * static_cast<double>(b[j]) + static_cast<double>(c[j]);
-      CHECK(std::fabs(static_cast<double>(f[i]) - exact) <= 1.2e-7 * (std::fabs(exact) + std::fabs(static_cast<double>(a[j] * b[j]))));
+      CHECK(std::fabs(static_cast<double>(f[i]) - exact) <=
+            1.2e-7 * (std::fabs(exact) + std::fabs(static_cast<double>(a[j] * b[j]))));
       CHECK(larger[i] == std::fmax(a[j], b[j]));
       CHECK(smaller[i] == std::fmin(a[j], b[j]));
       CHECK(chosen[i] == (a[j] < b[j] ? a[j] : c[j]));
@@ -173,7 +174,8 @@ TEST_CASE("dot agrees with double for every length, reads nothing beyond it, and
       CHECK(std::fabs(static_cast<double>(simd::dot(x.data(), narrow.data(), n)) - exact_narrow) <= 1.1e-6 * size);
       std::vector<float> moved(static_cast<std::size_t>(n) + 3);  // elsewhere, at another alignment
       for (index_t i = 0; i < n; ++i) moved[static_cast<std::size_t>(i) + 3] = b[static_cast<std::size_t>(i)];
-      CHECK(std::bit_cast<std::uint32_t>(simd::dot(x.data(), moved.data() + 3, n)) == std::bit_cast<std::uint32_t>(got));
+      CHECK(std::bit_cast<std::uint32_t>(simd::dot(x.data(), moved.data() + 3, n)) ==
+            std::bit_cast<std::uint32_t>(got));
     }
   }
 }

@@ -9,24 +9,16 @@
 #include <vector>
 
 #include "support/generators.hpp"
+#include "support/message_of.hpp"
 
 namespace {
 
 using kvpop::carver;
 using kvpop::index_t;
 using kvpop::workspace;
+using kvpop_test::message_of;
 
 static_assert(std::is_trivially_copyable_v<workspace>);
-
-template <class Act>
-std::string message_of(Act&& act) {
-  try {
-    act();
-  } catch (const kvpop::error& e) {
-    return e.what();
-  }
-  return "no error";
-}
 
 struct taken {
   std::byte* begin;

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "kvpop/core/thread_pool.hpp"  // thread_pool
+#include "support/message_of.hpp"      // message_of
 #include "support/select_oracle.hpp"   // best_of, priorities
 
 using kvpop::host_context;
@@ -13,6 +14,7 @@ using kvpop::index_t;
 using kvpop::row_view;
 using kvpop::top_k_order;
 using kvpop_test::generator;
+using kvpop_test::message_of;
 
 namespace {
 
@@ -95,16 +97,6 @@ void check_all_promises(const host_context& ctx, const rows& in, index_t k) {
     std::sort(expected.begin(), expected.begin() + valid);
     REQUIRE(any == expected);
   }
-}
-
-template <class F>
-std::string message_of(F f) {
-  try {
-    f();
-  } catch (const kvpop::error& e) {
-    return e.what();
-  }
-  return "";
 }
 
 }  // namespace

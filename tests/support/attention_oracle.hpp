@@ -36,8 +36,8 @@ matrix rows_of(const T* data, std::int64_t count, std::int64_t dim) {
 
 /// softmax(cap(q . k * scale)) v over the keys for which visible(i) holds.
 template <class Visible>
-attention_answer attend(const std::vector<double>& q, const matrix& k, const matrix& v, std::size_t value_dim, double scale,
-                        double soft_cap, Visible visible) {
+attention_answer attend(const std::vector<double>& q, const matrix& k, const matrix& v, std::size_t value_dim,
+                        double scale, double soft_cap, Visible visible) {
   attention_answer answer;
   answer.out.assign(value_dim, 0.0);
   answer.weights.assign(k.size(), 0.0);

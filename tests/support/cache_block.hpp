@@ -7,24 +7,14 @@
 #include <string>
 #include <vector>
 
-#include "kvpop/cache/reset.hpp"  // clear
-#include "kvpop/core/error.hpp"   // error
+#include "kvpop/cache/reset.hpp"   // clear
+#include "kvpop/core/error.hpp"    // error
+#include "support/message_of.hpp"  // message_of
 
 /// Caches whose memory the test owns, so that every byte of them can be compared.
 namespace kvpop_test {
 
 using kvpop::index_t;
-
-/// The message of the error that `act` throws; "no error" when it throws none.
-template <class Act>
-std::string message_of(Act&& act) {
-  try {
-    act();
-  } catch (const kvpop::error& e) {
-    return e.what();
-  }
-  return "no error";
-}
 
 /// One cache in one block. Every byte the library does not write keeps the value it was poisoned with.
 template <class T, index_t KeyDim, index_t ValueDim = KeyDim>
