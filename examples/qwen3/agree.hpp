@@ -13,12 +13,12 @@ namespace qwen3 {
 /// How two ways of running one text compare: in chunks, and token by token.
 struct agreement_report {
   std::int64_t tokens = 0;
-  std::int64_t evictions = 0;          // over all layers and KV heads, in chunks
-  std::int64_t different_deaths = 0;   // tokens of a layer and KV head whose death times differ
-  std::int64_t replayed_deaths = 0;    // the same when the second run replays the first one's death times: 0
-  double largest_logit = 0;            // magnitude
-  double own_difference = 0;           // largest of the logits, each run with its own evictions
-  double replayed_difference = 0;      // largest under replayed death times
+  std::int64_t evictions = 0;         // over all layers and KV heads, in chunks
+  std::int64_t different_deaths = 0;  // tokens of a layer and KV head whose death times differ
+  std::int64_t replayed_deaths = 0;   // the same when the second run replays the first one's death times: 0
+  double largest_logit = 0;           // magnitude
+  double own_difference = 0;          // largest of the logits, each run with its own evictions
+  double replayed_difference = 0;     // largest under replayed death times
 };
 
 /// Runs the tokens three times: in chunks of `chunk`, one by one, and one by one with the first run's evictions. Rounding

@@ -244,9 +244,9 @@ int run_agree(const agree_options& o) {
   if (o.tokens.empty() == o.text.empty()) throw usage_error("agree needs --tokens or --text");
   const engine e(o);
   const std::int64_t vocabulary = e.network.config().vocabulary;
-  const std::vector<std::int32_t> tokens =
-      o.tokens.empty() ? encode_text(o.model, o.text == "-" ? read_stdin() : o.text, vocabulary)
-                       : parse_tokens(o.tokens);
+  const std::vector<std::int32_t> tokens = o.tokens.empty()
+                                               ? encode_text(o.model, o.text == "-" ? read_stdin() : o.text, vocabulary)
+                                               : parse_tokens(o.tokens);
   check_tokens(tokens, vocabulary);
   const std::int64_t prompt = (count(tokens) + 1) / 2;  // SnapKV's
   const method_plan plan = e.plan(o, count(tokens));

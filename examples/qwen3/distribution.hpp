@@ -26,10 +26,10 @@ class reference_distributions {
  private:
   std::int64_t rows_ = 0;
   std::int64_t vocabulary_ = 0;
-  std::vector<float> logits_;         // [rows, vocabulary]
-  std::vector<float> probabilities_;  // [rows, vocabulary]
-  std::vector<double> log_sums_;      // [rows]
-  std::vector<std::int64_t> choices_; // [rows]
+  std::vector<float> logits_;          // [rows, vocabulary]
+  std::vector<float> probabilities_;   // [rows, vocabulary]
+  std::vector<double> log_sums_;       // [rows]
+  std::vector<std::int64_t> choices_;  // [rows]
 };
 
 }  // namespace qwen3

@@ -85,9 +85,9 @@ class evaluation {
   void run_line(std::size_t index, progress_bar& bar) {
     const eval_line& line = lines_[index];
     for (run& r : runs_) {
-      r.cache = make_kv_cache(model_.config(), scorers_,
-                              {.plan = r.plans[index], .dtype = settings_.dtype, .seed = settings_.seed,
-                               .prompt = line.prompt()});
+      r.cache = make_kv_cache(
+          model_.config(), scorers_,
+          {.plan = r.plans[index], .dtype = settings_.dtype, .seed = settings_.seed, .prompt = line.prompt()});
       r.hits.assign(line.tokens.size(), 0);
     }
     // A chunk also ends where the prompt does.
@@ -109,8 +109,8 @@ class evaluation {
 
   void run_chunk(std::size_t index, std::int64_t begin, std::int64_t end, bool ends_prompt, progress_bar& bar) {
     const std::int64_t rows = end - begin;
-    const auto tokens = std::span(lines_[index].tokens).subspan(static_cast<std::size_t>(begin),
-                                                                static_cast<std::size_t>(rows));
+    const auto tokens =
+        std::span(lines_[index].tokens).subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(rows));
     kl_.resize(static_cast<std::size_t>(rows));
     choices_.resize(static_cast<std::size_t>(rows));
     for (run& r : runs_) {

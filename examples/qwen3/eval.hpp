@@ -30,16 +30,16 @@ struct eval_request {
 struct eval_result {
   method name = method::full;
   std::optional<double> compression;  // when that was asked for
-  std::int64_t budget = 0;            // entries a head; with a compression the mean of the lines'; full: the longest line
-  std::int64_t topk = 0;              // likewise
+  std::int64_t budget = 0;  // entries a head; with a compression the mean of the lines'; full: the longest line
+  std::int64_t topk = 0;    // likewise
   std::int64_t answers = 0;
   std::int64_t correct = 0;
-  std::optional<double> accuracy;     // empty when the data has no answers
+  std::optional<double> accuracy;               // empty when the data has no answers
   std::optional<retention_estimate> retention;  // of the full model's answers; empty when it has none right
-  std::optional<double> kl;           // mean KL(full || method) of next tokens, nats, from the budget on; empty when no
-  std::optional<double> agreement;    // line is that long; share of positions with the same first choice
-  std::int64_t kv_bytes = 0;          // the most held at once for one line: keys, values, scorers' memory, all layers
-  double tokens_per_second = 0;       // of this method's forward passes alone
+  std::optional<double> kl;         // mean KL(full || method) of next tokens, nats, from the budget on; empty when no
+  std::optional<double> agreement;  // line is that long; share of positions with the same first choice
+  std::int64_t kv_bytes = 0;        // the most held at once for one line: keys, values, scorers' memory, all layers
+  double tokens_per_second = 0;     // of this method's forward passes alone
 };
 
 struct eval_report {

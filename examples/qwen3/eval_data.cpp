@@ -64,7 +64,8 @@ token_range tokens_of(const byte_range& range, const encoding& encoded, const st
 
 std::vector<token_range> read_answers(const json& answers, std::string_view text, const encoding& encoded,
                                       const place& at) {
-  if (!answers.is_array()) at.refuse("\"answers\" must be a list of [begin, end], not " + std::string(answers.type_name()));
+  if (!answers.is_array())
+    at.refuse("\"answers\" must be a list of [begin, end], not " + std::string(answers.type_name()));
   if (!answers.empty() && encoded.normalized)
     at.refuse("NFC would change \"text\": the byte ranges of its answers have no place in it; normalise it first");
   std::vector<token_range> result;

@@ -43,14 +43,15 @@ std::string eval_table(const eval_report& report) {
                 "retention [95 %]", "KL", "agree", "KV KiB", "tokens/s");
   for (const eval_result& r : report.results) {
     const std::string right = std::to_string(r.correct) + "/" + std::to_string(r.answers);
-    table += text("%-10s %12s %6lld %11s %8s %22s %9s %6s %10.1f %9.0f\n", name_of(r.name), budget_text(r).c_str(),
-                  static_cast<long long>(r.topk), right.c_str(), number_or_dash(r.accuracy, "%.3f").c_str(),
-                  retention_text(r.retention).c_str(), number_or_dash(r.kl, "%.5f").c_str(),
-                  number_or_dash(r.agreement, "%.3f").c_str(), static_cast<double>(r.kv_bytes) / 1024,
-                  r.tokens_per_second);
+    table +=
+        text("%-10s %12s %6lld %11s %8s %22s %9s %6s %10.1f %9.0f\n", name_of(r.name), budget_text(r).c_str(),
+             static_cast<long long>(r.topk), right.c_str(), number_or_dash(r.accuracy, "%.3f").c_str(),
+             retention_text(r.retention).c_str(), number_or_dash(r.kl, "%.5f").c_str(),
+             number_or_dash(r.agreement, "%.3f").c_str(), static_cast<double>(r.kv_bytes) / 1024, r.tokens_per_second);
   }
-  return table + "\nbudget in KV entries a head; KL (nats) and agreement from the full model, over the positions from the "
-                 "budget on;\nKV KiB: the most held at once for a line, all layers, scorers' memory included\n";
+  return table +
+         "\nbudget in KV entries a head; KL (nats) and agreement from the full model, over the positions from the "
+         "budget on;\nKV KiB: the most held at once for a line, all layers, scorers' memory included\n";
 }
 
 std::string eval_json(const eval_report& report) {

@@ -46,8 +46,8 @@ generation generate(const kvpop::host_context& ctx, const model& network, const 
 
   text_stream text(words);
   // A vocabulary may be padded beyond the tokens that have a text.
-  const auto drawable = std::span(std::as_const(logits)).first(
-      static_cast<std::size_t>(std::min<std::int64_t>(config.vocabulary, words.size())));
+  const auto drawable = std::span(std::as_const(logits))
+                            .first(static_cast<std::size_t>(std::min<std::int64_t>(config.vocabulary, words.size())));
   for (std::int64_t i = 0; i < limits.max_tokens; ++i) {
     const std::int32_t token = sample(drawable);
     result.stopped = std::find(stop.begin(), stop.end(), token) != stop.end();

@@ -112,11 +112,10 @@ std::string inspect_scorer(const std::string& path) {
   }
   text += row("decay", d.has_decay ? "gamma from " + number(std::exp(static_cast<double>(fastest))) + " up" : "none");
   const std::int64_t entry = d.input.key_dim + d.input.value_dim;
-  text += row("floats of memory", std::to_string(file.memory_size()) + " a head, charged as " +
-                                      std::to_string(kvpop::memory_charge(file.memory_size(), entry * 4)) +
-                                      " entries (f32) or " +
-                                      std::to_string(kvpop::memory_charge(file.memory_size(), entry * 2)) +
-                                      " (bf16, f16)");
+  text += row("floats of memory",
+              std::to_string(file.memory_size()) + " a head, charged as " +
+                  std::to_string(kvpop::memory_charge(file.memory_size(), entry * 4)) + " entries (f32) or " +
+                  std::to_string(kvpop::memory_charge(file.memory_size(), entry * 2)) + " (bf16, f16)");
   return text;
 }
 

@@ -59,8 +59,8 @@ class kv_cache {
 struct kv_cache_request {
   method_plan plan;
   cache_dtype dtype = cache_dtype::f32;
-  std::uint64_t seed = 1;               // of the method `random`
-  std::int64_t prompt = 0;              // tokens of the prompt, which SnapKV holds whole; others ignore it
+  std::uint64_t seed = 1;                // of the method `random`
+  std::int64_t prompt = 0;               // tokens of the prompt, which SnapKV holds whole; others ignore it
   const death_record* replay = nullptr;  // evict as in this record and not by the method's own scores; must outlive it
 };
 

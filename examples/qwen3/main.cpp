@@ -5,8 +5,8 @@
 #include <string>
 
 #include "blas_kernel.hpp"  // restart_with_better_blas_kernel
-#include "commands.hpp"  // options and verbs
-#include "error.hpp"     // usage_error, in_quotes
+#include "commands.hpp"     // options and verbs
+#include "error.hpp"        // usage_error, in_quotes
 
 namespace qwen3 {
 
@@ -77,8 +77,7 @@ void add_generate(CLI::App& app, generate_options& o) {
   verb.add_option("--temperature", o.temperature, "0 takes the first choice always")->check(CLI::Range(0.0, 1e6));
   verb.add_option("--top-k", o.top_k, "sample among the k likeliest; 0: all")
       ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 30));
-  verb.add_option("--top-p", o.top_p, "sample among the likeliest that make up this much")
-      ->check(CLI::Range(0.0, 1.0));
+  verb.add_option("--top-p", o.top_p, "sample among the likeliest that make up this much")->check(CLI::Range(0.0, 1.0));
   add_chunk(verb, o.chunk);
   verb.add_option("--map", o.map, "page of which tokens each KV head still holds at the end")->type_name("OUT.html");
 }
@@ -87,7 +86,8 @@ void add_eval(CLI::App& app, eval_options& o) {
   CLI::App& verb = *app.add_subcommand("eval", "compare methods on lines of text with answers");
   add_run(verb, o);
   verb.add_option("--data", o.data, "one {\"text\", \"answers\"} a line")->required()->type_name("F.jsonl");
-  verb.add_option("--methods", o.methods, std::string("of ") + method_help + "; default: all there are")->delimiter(',');
+  verb.add_option("--methods", o.methods, std::string("of ") + method_help + "; default: all there are")
+      ->delimiter(',');
   auto* budgets = verb.add_option("--budgets", o.budgets, "KV entries a head, as 256,128,64")->delimiter(',');
   verb.add_option("--compression", o.compressions, "per cent of a line's tokens that go; default 75,88,94")
       ->delimiter(',')

@@ -6,12 +6,12 @@
 #include <array>
 #include <cmath>
 
-#include "error.hpp"               // usage_error, in_quotes
-#include "kvpop/score/charge.hpp"  // memory_charge
-#include "kvpop/score/h2o.hpp"     // h2o_budget
+#include "error.hpp"                // usage_error, in_quotes
+#include "kvpop/score/charge.hpp"   // memory_charge
+#include "kvpop/score/h2o.hpp"      // h2o_budget
 #include "kvpop/score/recency.hpp"  // streaming_budget
-#include "kvpop/score/snapkv.hpp"  // snapkv_budget
-#include "kvpop/score/tova.hpp"    // tova_budget
+#include "kvpop/score/snapkv.hpp"   // snapkv_budget
+#include "kvpop/score/tova.hpp"     // tova_budget
 
 namespace qwen3 {
 
@@ -200,8 +200,10 @@ std::string arithmetic(const method_plan& plan) {
 }
 
 std::int64_t entries_at(double compression, std::int64_t tokens) {
-  const double kept = compression == 75 ? 1.0 / 4 : compression == 88 ? 1.0 / 8 : compression == 94 ? 1.0 / 16
-                                                                                 : (100 - compression) / 100;
+  const double kept = compression == 75   ? 1.0 / 4
+                      : compression == 88 ? 1.0 / 8
+                      : compression == 94 ? 1.0 / 16
+                                          : (100 - compression) / 100;
   return std::max<std::int64_t>(1, std::llround(kept * static_cast<double>(tokens)));
 }
 

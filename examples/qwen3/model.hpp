@@ -15,27 +15,27 @@ namespace qwen3 {
 /// One transformer block. Matrices stay where the file is mapped, norms and biases are f32 copies; what a family does not
 /// have is empty.
 struct layer_weights {
-  std::vector<float> input_norm;           // [hidden]
-  weight_matrix q, k, v;                   // [query_width, hidden], [kv_width, hidden], [kv_width, hidden]
+  std::vector<float> input_norm;              // [hidden]
+  weight_matrix q, k, v;                      // [query_width, hidden], [kv_width, hidden], [kv_width, hidden]
   std::vector<float> q_bias, k_bias, v_bias;  // [query_width], [kv_width], [kv_width]   Qwen2
-  std::vector<float> q_norm, k_norm;       // [head_dim], [head_dim]                     Qwen3
-  weight_matrix o;                         // [hidden, query_width]
-  std::vector<float> o_bias;               // [hidden]
-  std::vector<float> post_norm;            // [hidden]
-  weight_matrix gate, up, down;            // [intermediate, hidden] x 2, [hidden, intermediate]
+  std::vector<float> q_norm, k_norm;          // [head_dim], [head_dim]                     Qwen3
+  weight_matrix o;                            // [hidden, query_width]
+  std::vector<float> o_bias;                  // [hidden]
+  std::vector<float> post_norm;               // [hidden]
+  weight_matrix gate, up, down;               // [intermediate, hidden] x 2, [hidden, intermediate]
   std::vector<float> gate_bias, up_bias, down_bias;
 };
 
 /// The activations of one chunk, all f32. Kept between calls so that a decode step allocates nothing.
 struct activations {
-  std::vector<float> x;        // [tokens, hidden]                the residual stream
-  std::vector<float> normed;   // [tokens, hidden]
-  std::vector<float> q;        // [tokens, query_heads, head_dim]
-  std::vector<float> k, v;     // [tokens, kv_heads, head_dim]
+  std::vector<float> x;               // [tokens, hidden]                the residual stream
+  std::vector<float> normed;          // [tokens, hidden]
+  std::vector<float> q;               // [tokens, query_heads, head_dim]
+  std::vector<float> k, v;            // [tokens, kv_heads, head_dim]
   std::vector<float> cosines, sines;  // [tokens, head_dim / 2]
-  std::vector<float> heads;    // [tokens, query_heads, head_dim] what attention gives
-  std::vector<float> gate, up; // [tokens, intermediate]
-  std::vector<float> scratch;  // of `linear`
+  std::vector<float> heads;           // [tokens, query_heads, head_dim] what attention gives
+  std::vector<float> gate, up;        // [tokens, intermediate]
+  std::vector<float> scratch;         // of `linear`
 };
 
 /// A causal language model of the Qwen3, Llama or Qwen2 family, weights mapped from a Hugging Face directory. Immutable:
@@ -65,11 +65,11 @@ class model {
 
   model_config config_;
   weights weights_;
-  weight_matrix embedding_;           // [vocabulary, hidden]
+  weight_matrix embedding_;  // [vocabulary, hidden]
   std::vector<layer_weights> layers_;
-  std::vector<float> final_norm_;     // [hidden]
-  std::vector<float> frequencies_;    // [head_dim / 2] radians a position
-  weight_matrix head_;                // [vocabulary, hidden]; the embedding when tied
+  std::vector<float> final_norm_;   // [hidden]
+  std::vector<float> frequencies_;  // [head_dim / 2] radians a position
+  weight_matrix head_;              // [vocabulary, hidden]; the embedding when tied
 };
 
 /// Throws usage_error naming the first id that is outside [0, vocabulary) and where it stands.

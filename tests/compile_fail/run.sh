@@ -4,7 +4,7 @@
 # Each NN_name.cpp compiles as it is, and with -DKVPOP_FAIL fails with a diagnostic that matches the extended regular
 # expression of its first line, "// expect: <regex>".
 
-here=$(CDPATH= cd -- "$(dirname -- "$0")" && pwd)
+here=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd)
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 failures=0

@@ -64,8 +64,9 @@ struct job {
     const head_state<T> state = cache.head(sequence, head);
     const index_t seen = cache.seen(sequence);
     const bool limited = params.sliding_window > 0 && seen > params.sliding_window;
-    return {state.keys,  state.values,    state.positions, *state.held, limited ? seen - params.sliding_window : INT64_MIN,
-            params.soft_cap};
+    return {
+        state.keys,     state.values, state.positions, *state.held, limited ? seen - params.sliding_window : INT64_MIN,
+        params.soft_cap};
   }
 
   [[nodiscard]] index_t heads_of(index_t pass) const noexcept {
@@ -169,12 +170,14 @@ struct job {
       decode_tile tile;
       for (index_t pass = 0; pass < passes; ++pass) {
         load(row, pass, queries);
-        add_weights(row, pass, first, k.block_at(first), s.lse + row * sizes.group() + pass * decode_heads, tile, queries);
+        add_weights(row, pass, first, k.block_at(first), s.lse + row * sizes.group() + pass * decode_heads, tile,
+                    queries);
       }
     });
   }
 
-  softmax_state<ValueDim>* state_of(const scratch<ValueDim>& s, index_t row, index_t block, index_t pass) const noexcept {
+  softmax_state<ValueDim>* state_of(const scratch<ValueDim>& s, index_t row, index_t block,
+                                    index_t pass) const noexcept {
     return s.states + (row * sizes.blocks() + block) * sizes.group() + pass * decode_heads;
   }
 };
@@ -185,8 +188,8 @@ struct job {
 template <class T, index_t KeyDim, index_t ValueDim>
 std::size_t decode_workspace(const budgeted_cache_ref<T, KeyDim, ValueDim>& cache, index_t query_heads) {
   carver count;
-  static_cast<void>(decode_verb::scratch<ValueDim>::carve(
-      count, {cache.sequences(), cache.kv_heads(), query_heads, cache.slots()}));
+  static_cast<void>(
+      decode_verb::scratch<ValueDim>::carve(count, {cache.sequences(), cache.kv_heads(), query_heads, cache.slots()}));
   return count.bytes();
 }
 
@@ -212,11 +215,13 @@ void decode_attention(const host_context& ctx, const step_view<Q>& q,
   expects(query_heads >= 1 && query_heads % cache.kv_heads() == 0, "decode_attention: q.extent(head)", query_heads,
           "a positive multiple of the cache's KV heads");
   expects_equal("decode_attention: q.extent(dim)", q.template extent<axis::dim>(), KeyDim, "the cache");
-  expects_equal("decode_attention: out.extent(sequence)", out.template extent<axis::sequence>(), sequences, "the cache");
+  expects_equal("decode_attention: out.extent(sequence)", out.template extent<axis::sequence>(), sequences,
+                "the cache");
   expects_equal("decode_attention: out.extent(head)", out.template extent<axis::head>(), query_heads, "q");
   expects_equal("decode_attention: out.extent(dim)", out.template extent<axis::dim>(), ValueDim, "the cache");
   if (outputs.lse.data() != nullptr) {
-    expects_equal("decode_attention: lse.extent(sequence)", outputs.lse.extent<axis::sequence>(), sequences, "the cache");
+    expects_equal("decode_attention: lse.extent(sequence)", outputs.lse.extent<axis::sequence>(), sequences,
+                  "the cache");
     expects_equal("decode_attention: lse.extent(head)", outputs.lse.extent<axis::head>(), query_heads, "q");
   }
   if (outputs.weights.data() != nullptr) {

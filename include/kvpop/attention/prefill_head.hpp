@@ -98,8 +98,8 @@ class query_tile {
     constexpr index_t v_step = padded_dim(ValueDim);
     const bool finite = tile == coverage::all || all_finite(segment.v + begin * ValueDim, count, ValueDim);
     for (index_t r = 0; r < padded_dim(rows_); r += panel) {
-      const panel_rows rows{s_.queries + r * KeyDim, s_.tokens + r,       s_.max + r,   s_.sum + r, s_.factor + r,
-                            s_.acc + r * v_step,     width_at(r)};
+      const panel_rows rows{s_.queries + r * KeyDim, s_.tokens + r,       s_.max + r, s_.sum + r,
+                            s_.factor + r,           s_.acc + r * v_step, width_at(r)};
       const coverage c =
           tile == coverage::all ? tile : covered(life, count, rows.tokens[0], rows.tokens[rows.width - 1]);
       if (c == coverage::none) continue;

@@ -82,13 +82,13 @@ enum class coverage { none, some, all };
 
 /// One panel's running softmax: the part of a prefill_scratch that belongs to its query rows.
 struct panel_rows {
-  const float* queries;         // [key_dim, width] scaled
-  const std::int32_t* tokens;   // [width] index of the row's token in the tile
-  float* max;                   // [width]
-  float* sum;                   // [width]
-  float* factor;                // [width]
-  float* acc;                   // [width, padded value_dim]
-  index_t width;                // lanes or 2 * lanes
+  const float* queries;        // [key_dim, width] scaled
+  const std::int32_t* tokens;  // [width] index of the row's token in the tile
+  float* max;                  // [width]
+  float* sum;                  // [width]
+  float* factor;               // [width]
+  float* acc;                  // [width, padded value_dim]
+  index_t width;               // lanes or 2 * lanes
 };
 
 /// logits[n][row] = k[n] . queries[row], for count keys rounded up to block_rows; rows of k beyond count must exist.
@@ -96,7 +96,8 @@ template <index_t KeyDim>
 [[gnu::noinline]] void form_logits(const float* k, index_t count, const panel_rows& rows, float* logits) noexcept {
   for (index_t n = 0; n < count; n += block_rows) {
     if (rows.width == panel) {
-      multiply<block_rows, 2>(k + n * KeyDim, KeyDim, 1, rows.queries, panel, KeyDim, logits + n * panel, panel, nullptr);
+      multiply<block_rows, 2>(k + n * KeyDim, KeyDim, 1, rows.queries, panel, KeyDim, logits + n * panel, panel,
+                              nullptr);
     } else {
       multiply<block_rows, 1>(k + n * KeyDim, KeyDim, 1, rows.queries, simd::lanes, KeyDim, logits + n * panel, panel,
                               nullptr);
@@ -151,7 +152,8 @@ template <bool Masked>
       float* p = logits + n * panel + r;
       simd::vec l = simd::load(p);
       if (soft_cap != 0.0F) l = simd::broadcast(soft_cap) * simd::tanh(l / simd::broadcast(soft_cap));
-      if constexpr (Masked) l = simd::select(keys.born[n] <= token && token < keys.dies[n], l, simd::broadcast(no_logit));
+      if constexpr (Masked)
+        l = simd::select(keys.born[n] <= token && token < keys.dies[n], l, simd::broadcast(no_logit));
       if (Masked || soft_cap != 0.0F) simd::store(p, l);
       largest = simd::max(l, largest);
     }

@@ -56,7 +56,8 @@ struct float16 {
     if (exponent == 0x1fU) return sign | 0x7f800000U | (mantissa << 13) | (mantissa != 0U ? 0x400000U : 0U);
     if (exponent != 0U) return sign | ((exponent + 112U) << 23) | (mantissa << 13);
     if (mantissa == 0U) return sign;
-    const auto shift = static_cast<std::uint32_t>(std::countl_zero(mantissa)) - 21U;  // subnormal: to 1.f * 2^-(14 + shift)
+    const auto shift =
+        static_cast<std::uint32_t>(std::countl_zero(mantissa)) - 21U;  // subnormal: to 1.f * 2^-(14 + shift)
     return sign | ((113U - shift) << 23) | (((mantissa << shift) & 0x3ffU) << 13);
   }
 };

@@ -53,8 +53,8 @@ KVPOP_INLINE vec log(vec x) noexcept {
   p = fma(k, broadcast(-2.12194440e-4F), p * f * square);
   p = fma(broadcast(-0.5F), square, p);
   const vec finite = fma(k, broadcast(0.693359375F), f + p);
-  uvec result = select(bits >= 0x7f800000U, bits, as_bits(finite));                // infinity, NaN
-  result = select(bits > 0x80000000U, broadcast_bits(0x7fc00000U), result);        // negative
+  uvec result = select(bits >= 0x7f800000U, bits, as_bits(finite));                  // infinity, NaN
+  result = select(bits > 0x80000000U, broadcast_bits(0x7fc00000U), result);          // negative
   return as_floats(select((bits << 1) == 0U, broadcast_bits(0xff800000U), result));  // +0, -0
 }
 
