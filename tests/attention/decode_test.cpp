@@ -6,6 +6,7 @@
 #include <cstring>
 #include <limits>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "kvpop/core/buffer.hpp"       // workspaces of an exact size
@@ -203,24 +204,32 @@ void random_problems(int count, std::uint64_t stream, double out_unit) {
   }
 }
 
+#ifdef KVPOP_SANITIZED  // the others take a sanitizer's compiler five minutes
+using needle_kinds = std::tuple<kind<float, 7, 5>, kind<kvpop::bfloat16, 24, 96>>;
+#else
+using needle_kinds = std::tuple<kind<float, 7, 5>, kind<kvpop::bfloat16, 24, 96>, kind<float, 128, 128>,
+                                kind<kvpop::float16, 33, 16>, kind<kvpop::bfloat16, 128, 128>>;
+#endif
+
 }  // namespace
 
 TEST_CASE("decode attention is softmax over the held slots, for any shape, threads and workspace") {
   const auto n = [](int share) { return kvpop_test::draws(share); };
-  random_problems<kind<float, 128, 128>, float, float>(n(130), 1, 0);
   random_problems<kind<float, 7, 5>, float, float>(n(150), 2, 0);
-  random_problems<kind<float, 8, 256>, float, kvpop::bfloat16>(n(120), 3, 0x1p-8);
   random_problems<kind<kvpop::float16, 33, 16>, float, float>(n(150), 4, 0);
-  random_problems<kind<kvpop::float16, 96, 128>, kvpop::float16, kvpop::float16>(n(130), 5, 0x1p-11);
   random_problems<kind<kvpop::bfloat16, 24, 96>, kvpop::bfloat16, float>(n(150), 6, 0);
-  random_problems<kind<kvpop::bfloat16, 64, 64>, float, float>(n(150), 7, 0);
   random_problems<kind<float, 1, 1>, float, float>(n(120), 8, 0);
+#ifndef KVPOP_SANITIZED
+  random_problems<kind<float, 128, 128>, float, float>(n(130), 1, 0);
+  random_problems<kind<float, 8, 256>, float, kvpop::bfloat16>(n(120), 3, 0x1p-8);
+  random_problems<kind<kvpop::float16, 96, 128>, kvpop::float16, kvpop::float16>(n(130), 5, 0x1p-11);
+  random_problems<kind<kvpop::bfloat16, 128, 128>, float, float>(n(150), 7, 0);
+#endif
 }
 
 // All keys are zero but one, so all weight is on it, and its value spells its slot: a slot that is lost, doubled or
 // mixed up with another shows whole.
-TEST_CASE_TEMPLATE("a needle in every slot, for every query head", Kind, kind<float, 128, 128>, kind<float, 17, 9>,
-                   kind<kvpop::float16, 64, 33>, kind<kvpop::bfloat16, 128, 128>, kind<kvpop::bfloat16, 24, 40>) {
+TEST_CASE_TEMPLATE_DEFINE("a needle in every slot, for every query head", Kind, needle) {
   using T = typename Kind::type;
   constexpr index_t slots = 256 + 64 + 7;
   constexpr index_t group = 5;
@@ -268,6 +277,7 @@ TEST_CASE_TEMPLATE("a needle in every slot, for every query head", Kind, kind<fl
   }
   CHECK(wrong == 0);
 }
+TEST_CASE_TEMPLATE_APPLY(needle, needle_kinds);
 
 TEST_CASE("every group size from 1 to 16 and beyond gives each query head its own result") {
   for (index_t group = 1; group <= 40; ++group) {
