@@ -39,6 +39,11 @@ constexpr std::size_t ordinary = __STDCPP_DEFAULT_NEW_ALIGNMENT__;
 
 }  // namespace kvpop_test
 
+#if defined(__GNUC__) && !defined(__clang__)
+// Inlined, these show g++ an aligned_alloc under a new and a free under a delete, which is how it is meant.
+#pragma GCC diagnostic ignored "-Wmismatched-new-delete"
+#endif
+
 // The nothrow and array forms of the standard library call these.
 void* operator new(std::size_t bytes) { return kvpop_test::counted_or_throw(bytes, kvpop_test::ordinary); }
 void* operator new[](std::size_t bytes) { return kvpop_test::counted_or_throw(bytes, kvpop_test::ordinary); }
