@@ -33,7 +33,7 @@ void fill(head_data<T, Dim>& head, index_t held, index_t chunk, index_t group, i
   for (T& x : head.k) x = kvpop::scalar_traits<T>::from_float(normal(random));
   for (T& x : head.v) x = kvpop::scalar_traits<T>::from_float(normal(random));
   head.position.resize(keys);
-  head.death.assign(keys, kvpop::never_dies);
+  head.death.assign(keys, kvpop::never);
   for (std::size_t i = 0; i < keys; ++i) head.position[i] = static_cast<index_t>(i);
   for (std::size_t i = 0; i < keys; ++i) {
     if (static_cast<int>(random() % 100U) < dying_percent) {

@@ -3,11 +3,9 @@
 #include "kvpop/attention/params.hpp"        // attention_params
 #include "kvpop/attention/prefill_tile.hpp"  // the kernels of a tile
 #include "kvpop/core/view.hpp"               // view
+#include "kvpop/select/order.hpp"            // never
 
 KVPOP_NAMESPACE_BEGIN
-
-/// A death time that never comes.
-inline constexpr index_t never_dies = INT64_MAX;
 
 /// Some keys of one KV head, in any order of positions. The query at position q sees key i when
 /// position[i] <= q < death[i] (and position[i] > q - sliding_window, where the model has one).
@@ -143,9 +141,9 @@ class query_tile {
   // Positions and deaths relative to the tile's first token, cut off to [0, tokens].
   void set_lifetime(const key_segment<T>& segment, index_t i, index_t n, lifetimes& life) const noexcept {
     const index_t position = segment.position[i];
-    index_t death = segment.death != nullptr ? segment.death[i] : never_dies;
+    index_t death = segment.death != nullptr ? segment.death[i] : never;
     const index_t window = params_.sliding_window;
-    if (window > 0 && position <= never_dies - window && position + window < death) death = position + window;
+    if (window > 0 && position <= never - window && position + window < death) death = position + window;
     life.born[n] = within_tile(position);
     life.dies[n] = within_tile(death);
   }
