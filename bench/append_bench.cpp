@@ -134,7 +134,7 @@ BENCHMARK(append<kvpop::bfloat16, mlp>)->Apply(shapes);
 }  // namespace
 
 int main(int argc, char** argv) {
-  roofline::print_machine();
+  roofline::print_machine(argv);
   benchmark::Initialize(&argc, argv);
   benchmark::RunSpecifiedBenchmarks();
   benchmark::Shutdown();

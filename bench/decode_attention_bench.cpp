@@ -71,7 +71,7 @@ BENCHMARK(decode<kvpop::bfloat16, 128>)->Apply(shapes);
 }  // namespace
 
 int main(int argc, char** argv) {
-  roofline::print_machine();
+  roofline::print_machine(argv);
   benchmark::Initialize(&argc, argv);
   benchmark::RunSpecifiedBenchmarks();
   benchmark::Shutdown();

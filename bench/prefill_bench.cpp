@@ -132,7 +132,7 @@ BENCHMARK(prefill<kvpop::bfloat16, 128>)->Apply(shapes);
 }  // namespace
 
 int main(int argc, char** argv) {
-  roofline::print_machine();
+  roofline::print_machine(argv);
   benchmark::Initialize(&argc, argv);
   benchmark::RunSpecifiedBenchmarks();
   benchmark::Shutdown();

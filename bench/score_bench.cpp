@@ -154,7 +154,7 @@ BENCHMARK(mlstm_step)->Apply(mlstm_shapes);
 }  // namespace
 
 int main(int argc, char** argv) {
-  roofline::print_machine();
+  roofline::print_machine(argv);
   benchmark::Initialize(&argc, argv);
   benchmark::RunSpecifiedBenchmarks();
   benchmark::Shutdown();

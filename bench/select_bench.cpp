@@ -214,7 +214,7 @@ BENCHMARK(death_times<kvpop::death_times_fenwick, kvpop::death_times_fenwick_wor
 }  // namespace
 
 int main(int argc, char** argv) {
-  roofline::print_machine();
+  roofline::print_machine(argv);
   benchmark::Initialize(&argc, argv);
   benchmark::RunSpecifiedBenchmarks();
   benchmark::Shutdown();

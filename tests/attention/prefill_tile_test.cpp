@@ -62,7 +62,7 @@ TEST_CASE_TEMPLATE("rows are widened exactly, apart by the step, with zeros betw
   for (index_t i = 0; i < count * dim; ++i)
     from.push_back(kvpop::scalar_traits<T>::from_float(static_cast<float>(i - 20)));
   std::vector<float> to(count * step + 4, 77.0F);
-  kvpop::prefill_kernel::widen_rows<dim, step>(from.data(), count, to.data());
+  kvpop::prefill_kernel::widen_rows<dim, step>(from.data(), dim, count, to.data());
   for (index_t i = 0; i < count * step; ++i) {
     const index_t row = i / step, d = i % step;
     CHECK(to[static_cast<std::size_t>(i)] == (d < dim ? static_cast<float>(row * dim + d - 20) : 0.0F));

@@ -11,18 +11,20 @@ KVPOP_NAMESPACE_BEGIN
 /// position[i] <= q < death[i] (and position[i] > q - sliding_window, where the model has one).
 template <class T>
 struct key_segment {
-  const T* k;               // [count, key_dim], dense
-  const T* v;               // [count, value_dim], dense
+  const T* k;               // [count, key_dim]
+  const T* v;               // [count, value_dim]; not read when no output is wanted
   const index_t* position;  // [count]
   const index_t* death;     // [count]; null: nobody dies
   index_t count;
+  index_t k_stride = 0;  // elements from key to key; 0: dense
+  index_t v_stride = 0;  // likewise
 };
 
 /// The queries of one KV head's group at consecutive positions, and where their results go.
 template <class Q, class Out>
 struct prefill_rows {
   view<const Q, host_memory, axis::token, axis::head, axis::dim> q;  // [tokens, group, key_dim]
-  view<Out, host_memory, axis::token, axis::head, axis::dim> out;    // [tokens, group, value_dim]
+  view<Out, host_memory, axis::token, axis::head, axis::dim> out;    // [tokens, group, value_dim], or empty
   view<float, host_memory, axis::token, axis::head> lse;             // [tokens, group], or empty
   index_t first_position;                                            // of token 0
 };
@@ -64,8 +66,14 @@ template <class T, index_t KeyDim, index_t ValueDim>
 class query_tile {
  public:
   query_tile(const prefill_scratch<KeyDim, ValueDim>& scratch, const attention_params& params, index_t first_position,
-             index_t tokens, index_t group) noexcept
-      : s_(scratch), params_(params), first_(first_position), tokens_(tokens), rows_(tokens * group), group_(group) {}
+             index_t tokens, index_t group, bool values) noexcept
+      : s_(scratch),
+        params_(params),
+        first_(first_position),
+        tokens_(tokens),
+        rows_(tokens * group),
+        group_(group),
+        values_(values) {}
 
   /// Transposes and scales the queries of tokens [begin, begin + tokens), and starts their softmax.
   template <class Q, class Out>
@@ -92,9 +100,9 @@ class query_tile {
     const coverage tile = covered(life, count, 0, tokens_ - 1);
     if (tile == coverage::none) return false;
     const float* k = keys_of(segment, begin, count);
-    const float* v = values_of(segment, begin, count);
     constexpr index_t v_step = padded_dim(ValueDim);
-    const bool finite = tile == coverage::all || all_finite(segment.v + begin * ValueDim, count, ValueDim);
+    const float* v = values_ ? values_of(segment, begin, count) : nullptr;
+    const bool finite = !values_ || tile == coverage::all || all_finite(v, count, v_step);
     for (index_t r = 0; r < padded_dim(rows_); r += panel) {
       const panel_rows rows{s_.queries + r * KeyDim, s_.tokens + r,       s_.max + r, s_.sum + r,
                             s_.factor + r,           s_.acc + r * v_step, width_at(r)};
@@ -107,6 +115,7 @@ class query_tile {
       } else {
         form_weights<true>(s_.logits, count, params_.soft_cap, life, rows);
       }
+      if (!values_) continue;
       if (finite) {
         add_values<ValueDim>(s_.logits, v, v_step, count, rows);
       } else {
@@ -125,15 +134,19 @@ class query_tile {
       const bool none = std::bit_cast<std::uint32_t>(s_.sum[r]) == 0U;
       const float inverse = none ? 0.0F : 1.0F / s_.sum[r];
       const float* acc = s_.acc + r * padded_dim(ValueDim);
-      Out* out = rows.out.row(token, head);
-      index_t d = 0;
-      for (; d + simd::lanes <= ValueDim; d += simd::lanes) simd::store(out + d, simd::load(acc + d) * inverse);
-      if (d < ValueDim) simd::store_first(out + d, simd::load(acc + d) * inverse, ValueDim - d);
+      if (values_) write_out(acc, inverse, rows.out.row(token, head));
       if (rows.lse.data() != nullptr) rows.lse(token, head) = none ? no_logit : s_.max[r] + simd::log(s_.sum[r]);
     }
   }
 
  private:
+  template <class Out>
+  static void write_out(const float* acc, float inverse, Out* out) noexcept {
+    index_t d = 0;
+    for (; d + simd::lanes <= ValueDim; d += simd::lanes) simd::store(out + d, simd::load(acc + d) * inverse);
+    if (d < ValueDim) simd::store_first(out + d, simd::load(acc + d) * inverse, ValueDim - d);
+  }
+
   [[nodiscard]] index_t width_at(index_t row) const noexcept {
     return padded_dim(rows_) - row < panel ? simd::lanes : panel;
   }
@@ -154,22 +167,23 @@ class query_tile {
 
   // Floats are read where they lie, as long as whole blocks of rows exist.
   const float* keys_of(const key_segment<T>& segment, index_t begin, index_t count) const noexcept {
-    const T* k = segment.k + begin * KeyDim;
+    const index_t stride = segment.k_stride != 0 ? segment.k_stride : KeyDim;
+    const T* k = segment.k + begin * stride;
     if constexpr (std::is_same_v<T, float>) {
-      if (count % block_rows == 0) return k;
+      if (count % block_rows == 0 && stride == KeyDim) return k;
     }
-    widen_rows<KeyDim, KeyDim>(k, count, s_.keys);
+    widen_rows<KeyDim, KeyDim>(k, stride, count, s_.keys);
     for (index_t i = count * KeyDim; i % (block_rows * KeyDim) != 0; ++i) s_.keys[i] = 0.0F;
     return s_.keys;
   }
   const float* values_of(const key_segment<T>& segment, index_t begin, index_t count) const noexcept {
-    const T* v = segment.v + begin * ValueDim;
+    const index_t stride = segment.v_stride != 0 ? segment.v_stride : ValueDim;
+    const T* v = segment.v + begin * stride;
     if constexpr (std::is_same_v<T, float> && ValueDim % simd::lanes == 0) {
-      return v;
-    } else {
-      widen_rows<ValueDim, padded_dim(ValueDim)>(v, count, s_.values);
-      return s_.values;
+      if (stride == ValueDim) return v;
     }
+    widen_rows<ValueDim, padded_dim(ValueDim)>(v, stride, count, s_.values);
+    return s_.values;
   }
 
   prefill_scratch<KeyDim, ValueDim> s_;
@@ -178,6 +192,7 @@ class query_tile {
   index_t tokens_;
   index_t rows_;
   index_t group_;
+  bool values_;
 };
 
 }  // namespace prefill_kernel
@@ -188,7 +203,7 @@ class query_tile {
 /// Tokens are taken in tiles of prefill_query_tile from token 0, the keys of each segment in tiles of prefill_key_tile from
 /// key 0. Returns the number of pairs (query tile, key tile) that were visited: those in which at least one token sees at
 /// least one key; the others cost a look at their positions and deaths. So the number follows from positions, deaths and
-/// the sliding window alone. Scratch: prefill_scratch carved for this group. Allocates: no. Bits depend on inputs alone.
+/// the sliding window alone. Without an output only the LSE is formed, and values are not read. Scratch: prefill_scratch carved for this group. Allocates: no. Bits depend on inputs alone.
 template <class T, index_t KeyDim, index_t ValueDim, class Q, class Out>
 index_t prefill_head(const key_segment<T>* segments, int segment_count, const prefill_rows<Q, Out>& rows,
                      const attention_params& params, const prefill_scratch<KeyDim, ValueDim>& scratch) noexcept {
@@ -197,7 +212,8 @@ index_t prefill_head(const key_segment<T>* segments, int segment_count, const pr
   for (index_t begin = 0; begin < tokens; begin += prefill_query_tile) {
     const index_t n = tokens - begin < prefill_query_tile ? tokens - begin : prefill_query_tile;
     prefill_kernel::query_tile<T, KeyDim, ValueDim> tile(scratch, params, rows.first_position + begin, n,
-                                                         rows.q.template extent<axis::head>());
+                                                         rows.q.template extent<axis::head>(),
+                                                         rows.out.data() != nullptr);
     tile.load(rows, begin);
     for (int s = 0; s < segment_count; ++s) {
       for (index_t first = 0; first < segments[s].count; first += prefill_key_tile) {

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "kvpop/attention/block_product.hpp"  // multiply, panel, block_rows
 #include "kvpop/attention/softmax_state.hpp"  // padded_dim, no_logit
 #include "kvpop/core/workspace.hpp"           // carver
 
@@ -19,44 +20,6 @@ inline constexpr index_t prefill_query_tile = 64;
 inline constexpr index_t prefill_key_tile = 64;
 
 namespace prefill_kernel {
-
-/// Query rows of a panel: two vectors.
-inline constexpr index_t panel = 2 * simd::lanes;
-/// Rows of the left factor that are multiplied together.
-inline constexpr int block_rows = simd::lanes == 16 ? 8 : 4;
-
-/// c[r][v] = c[r][v] * factor[r] + sum over i < depth of a[r][i] * b[i][v], or without the first term when factor is
-/// null. a[r][i] is a[r * row_step + i * depth_step]; the rows of b and c are b_step and c_step apart.
-template <int Rows, int Vectors>
-KVPOP_INLINE void multiply(const float* a, index_t row_step, index_t depth_step, const float* b, index_t b_step,
-                           index_t depth, float* c, index_t c_step, const float* factor) noexcept {
-  simd::vec sum[Rows][Vectors] = {};
-  if (factor != nullptr) {
-    KVPOP_UNROLL
-    for (int r = 0; r < Rows; ++r) {
-      KVPOP_UNROLL
-      for (int v = 0; v < Vectors; ++v) {
-        sum[r][v] = simd::load(c + r * c_step + v * simd::lanes) * simd::broadcast(factor[r]);
-      }
-    }
-  }
-  for (index_t i = 0; i < depth; ++i) {
-    simd::vec x[Vectors];
-    KVPOP_UNROLL
-    for (int v = 0; v < Vectors; ++v) x[v] = simd::load(b + i * b_step + v * simd::lanes);
-    KVPOP_UNROLL
-    for (int r = 0; r < Rows; ++r) {
-      const simd::vec y = simd::broadcast(a[r * row_step + i * depth_step]);
-      KVPOP_UNROLL
-      for (int v = 0; v < Vectors; ++v) sum[r][v] = simd::fma(y, x[v], sum[r][v]);
-    }
-  }
-  KVPOP_UNROLL
-  for (int r = 0; r < Rows; ++r) {
-    KVPOP_UNROLL
-    for (int v = 0; v < Vectors; ++v) simd::store(c + r * c_step + v * simd::lanes, sum[r][v]);
-  }
-}
 
 /// A key's visibility to the tokens of a query tile: token t sees it when born <= t < dies.
 struct lifetimes {
@@ -190,11 +153,11 @@ template <class T>
   return finite;
 }
 
-/// Rows [count, Dim] of T to floats, Step apart; what lies between is zeroed.
+/// Rows [count, Dim] of T, `stride` apart, to floats, Step apart; what lies between those is zeroed.
 template <index_t Dim, index_t Step, class T>
-void widen_rows(const T* from, index_t count, float* to) noexcept {
+void widen_rows(const T* from, index_t stride, index_t count, float* to) noexcept {
   constexpr index_t whole = Dim / simd::lanes * simd::lanes;
-  for (index_t n = 0; n < count; ++n, from += Dim, to += Step) {
+  for (index_t n = 0; n < count; ++n, from += stride, to += Step) {
     for (index_t d = 0; d < whole; d += simd::lanes) simd::store(to + d, simd::load(from + d));
     if constexpr (whole < Dim) simd::store_first(to + whole, simd::load_part<Dim - whole>(from + whole), Step - whole);
   }
