@@ -2,7 +2,8 @@
 
 /// @file
 /// Everything an engine needs on the host. A token's keys and values flow cache -> score -> select -> attention; the folders
-/// follow that order, and each header can be included alone. Not here: core/thread_pool.hpp, for programs without a pool.
+/// follow that order, and each header can be included alone. Not here: core/thread_pool.hpp, for programs without a pool, and
+/// training: attention/masked.hpp, attention/transposed.hpp and train/.
 
 #include "kvpop/attention/decode.hpp"    // decode_attention
 #include "kvpop/attention/merge.hpp"     // merge of partial attention by LSE
