@@ -27,20 +27,13 @@ namespace qwen3 {
 
 namespace {
 
-weight_type rope_precision_of(std::string_view name) {
-  if (name == "f32") return weight_type::f32;
-  if (name == "bf16") return weight_type::bf16;
-  if (name == "f16") return weight_type::f16;
-  throw usage_error("--rope-dtype is " + in_quotes(name) + "; it must be f32, bf16 or f16");
-}
-
 // The model with what every verb that runs it needs.
 struct engine {
   explicit engine(const run_options& o)
       : network(model::open(o.model, rope_precision_of(o.rope_dtype))),
         scorers(load_scorers(o.model, o.scorer, network.shape())),
         settings{o.sinks, o.window, cache_dtype_of(o.cache_dtype), o.seed},
-        pool(o.threads > 0 ? o.threads : static_cast<int>(std::max(1U, std::thread::hardware_concurrency()))),
+        pool(threads_of(o.threads)),
         ctx(pool.context()) {}
 
   // The method and budget of the command line, for a text of `tokens`. Says on stderr what the budget comes to.
@@ -111,6 +104,17 @@ std::vector<std::int32_t> encode_text(const std::string& model, const std::strin
 }
 
 }  // namespace
+
+weight_type rope_precision_of(std::string_view name) {
+  if (name == "f32") return weight_type::f32;
+  if (name == "bf16") return weight_type::bf16;
+  if (name == "f16") return weight_type::f16;
+  throw usage_error("--rope-dtype is " + in_quotes(name) + "; it must be f32, bf16 or f16");
+}
+
+int threads_of(int asked) {
+  return asked > 0 ? asked : static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
+}
 
 std::vector<std::int32_t> parse_tokens(const std::string& list) {
   std::string text = list;

@@ -3,7 +3,10 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
+
+#include "weight_matrix.hpp"  // weight_type
 
 namespace qwen3 {
 
@@ -61,6 +64,51 @@ struct eval_options : run_options {
   std::string plot;
 };
 
+struct train_options {
+  std::string model;
+  int threads = 0;
+  std::string rope_dtype = "f32";
+  std::vector<std::string> data;  // F.jsonl, text files, or -
+  std::string scorer = "kvpop";   // or kvpop-mlp
+  std::string output;
+  std::optional<std::int64_t> budget;  // entries a head that the scorer is to serve; unset with no compression: 88 %
+  std::optional<double> compression;   // per cent of a row
+  double spread = 2;                   // topk is drawn between topk / spread and topk * spread
+  std::int64_t sinks = 4;
+  std::int64_t window = 256;
+  std::optional<std::int64_t> delay;  // unset: the window
+  std::vector<std::int64_t> state = {16, 16};
+  std::int64_t hidden = 64;
+  bool no_decay = false;
+  std::int64_t length = 1024;
+  std::int64_t batch = 4;
+  std::int64_t steps = 400;
+  double rate = 1e-2;
+  std::optional<std::int64_t> warmup;  // unset: a tenth of the steps
+  bool constant_rate = false;
+  std::uint64_t seed = 1;
+  std::string loss = "boundary";
+  std::string target = "rms";
+  std::string aggregate = "max";
+  std::int64_t samples = 512;
+  double tau = 1;
+  bool no_balance = false;
+  bool margins = false;
+  std::string valid;
+  std::int64_t eval_every = 0;
+  bool resume = false;
+  std::string log;
+  std::string plot;
+};
+
+struct notebook_options {
+  std::int64_t sequences = 0;
+  std::int64_t tokens = 1024;
+  std::uint64_t seed = 1;
+  double records = 0.22, questions = 0.22, kept = 0.35;
+  std::int64_t gap = 256;
+};
+
 struct inspect_options : run_options {
   std::optional<std::int64_t> budget;
 };
@@ -79,6 +127,14 @@ int run_generate(const generate_options& options);
 int run_eval(const eval_options& options);
 int run_inspect(const inspect_options& options);
 int run_agree(const agree_options& options);
+int run_train(const train_options& options);
+int run_notebook(const notebook_options& options);
+
+/// --rope-dtype. Throws usage_error listing the names.
+weight_type rope_precision_of(std::string_view name);
+
+/// --threads: 0 stands for as many as the machine has.
+int threads_of(int asked);
 
 /// Token ids from `5,17,3` or from a file `@FILE`, separated by commas or white space. Throws usage_error naming the
 /// entry that is not an id; an empty list is one too.

@@ -1,10 +1,7 @@
 #include "kv_cache.hpp"
 
-#include <algorithm>
-#include <string>
 #include <utility>
 
-#include "error.hpp"           // load_error
 #include "kv_cache_parts.hpp"  // make_kv_cache_of
 
 namespace qwen3 {
@@ -49,12 +46,7 @@ kvpop::index_t memory_of(const layer_scorer& scorer) {
 
 std::unique_ptr<kv_cache> make_kv_cache(const model_config& config, const scorer_set& scorers,
                                         const kv_cache_request& request) {
-  if (std::find(head_dims.begin(), head_dims.end(), config.head_dim) == head_dims.end()) {
-    std::string list;
-    for (const std::int64_t dim : head_dims) list += (list.empty() ? "" : ", ") + std::to_string(dim);
-    throw load_error("head_dim is " + std::to_string(config.head_dim) + "; this engine is compiled for " + list +
-                     " (CMake option KVPOP_QWEN3_HEAD_DIMS)");
-  }
+  check_head_dim(config.head_dim);
   kv_cache_parts parts;
   parts.query_heads = config.query_heads;
   parts.head_dim = config.head_dim;

@@ -4,19 +4,12 @@
 #include <memory>
 #include <vector>
 
+#include "attention.hpp"           // attention, qkv_chunk
 #include "config.hpp"              // model_config
 #include "kvpop/core/context.hpp"  // host_context
 #include "method.hpp"              // method_plan, cache_dtype
 
 namespace qwen3 {
-
-/// Queries, keys and values of a chunk of one sequence, RoPE applied, dense.
-struct qkv_chunk {
-  std::int64_t tokens = 0;
-  const float* q = nullptr;  // [tokens, query_heads, head_dim]
-  const float* k = nullptr;  // [tokens, kv_heads, head_dim]
-  const float* v = nullptr;  // [tokens, kv_heads, head_dim]
-};
 
 /// Where a sequence's evictions are to follow a run that was recorded: [layers][kv_heads, tokens] death times.
 using death_record = std::vector<std::vector<std::int64_t>>;
@@ -25,13 +18,13 @@ using death_record = std::vector<std::vector<std::int64_t>>;
 /// the dtype and the head dimension. Several live at once, one for each method that is compared.
 ///
 /// For every layer in turn `attend` takes the same tokens; then `seen` has advanced.
-class kv_cache {
+class kv_cache : public attention {
  public:
-  virtual ~kv_cache() = default;
-
   /// Appends the chunk to a layer and attends: a single token by kvpop::append, decode_attention and attended, more of
   /// them by kvpop::prefill. out [tokens, query_heads, head_dim].
-  virtual void attend(const kvpop::host_context& ctx, std::int64_t layer, const qkv_chunk& chunk, float* out) = 0;
+  void attend(const kvpop::host_context& ctx, std::int64_t layer, const qkv_chunk& chunk, float* out) override = 0;
+
+  std::int64_t position(std::int64_t i) const override { return seen() + i; }
 
   /// Ends a prompt that is held whole (SnapKV): from here on the budget holds. Nothing for caches without such a prompt.
   virtual void end_prompt(const kvpop::host_context& ctx) = 0;

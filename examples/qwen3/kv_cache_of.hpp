@@ -15,7 +15,6 @@
 #include "kvpop/cache/attended.hpp"     // attended
 #include "kvpop/cache/cache.hpp"        // budgeted_cache
 #include "kvpop/cache/end_prompt.hpp"   // end_prompt, compact
-#include "kvpop/core/visit.hpp"         // visit
 #include "kvpop/select/order.hpp"       // never
 
 namespace qwen3 {
@@ -200,10 +199,7 @@ std::unique_ptr<kv_cache> make_kv_cache_of(kv_cache_parts parts) {
   const auto make = [&](auto dim) -> std::unique_ptr<kv_cache> {
     return std::make_unique<kv_cache_of<T, dim()>>(std::move(parts));
   };
-  return [&]<std::size_t... I>(std::index_sequence<I...>) {
-    return kvpop::visit<head_dims[I]...>(parts.head_dim, make);
-  }
-  (std::make_index_sequence<head_dims.size()>{});
+  return visit_head_dim(parts.head_dim, make);
 }
 
 }  // namespace qwen3

@@ -1,10 +1,10 @@
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <memory>
 #include <vector>
 
+#include "head_dims.hpp"                // head_dims
 #include "kv_cache.hpp"                 // kv_cache
 #include "kvpop/cache/budget.hpp"       // budget
 #include "kvpop/cache/cache_ref.hpp"    // cache_shape
@@ -12,9 +12,6 @@
 #include "layer_scorer.hpp"             // layer_scorer
 
 namespace qwen3 {
-
-/// The head dimensions that are compiled, the CMake option KVPOP_QWEN3_HEAD_DIMS: each costs compile time and nothing else.
-inline constexpr auto head_dims = std::to_array<std::int64_t>({KVPOP_QWEN3_HEAD_DIMS});
 
 /// What a kv_cache is built from, once its method has become scorers.
 struct kv_cache_parts {

@@ -5,8 +5,9 @@
 #include <span>
 #include <string>
 
+#include "kv_cache.hpp"            // kv_cache
 #include "kvpop/core/context.hpp"  // host_context
-#include "model.hpp"               // model, kv_cache
+#include "model.hpp"               // model
 
 namespace qwen3 {
 

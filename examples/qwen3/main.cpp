@@ -114,6 +114,59 @@ void add_agree(CLI::App& app, agree_options& o) {
   add_chunk(verb, o.chunk);
 }
 
+void add_train(CLI::App& app, train_options& o) {
+  CLI::App& verb = *app.add_subcommand("train", "train a scorer for a model, whose weights stay as they are");
+  add_model(verb, o.model);
+  verb.add_option("--data", o.data, "F.jsonl ({\"text\"} a line), text files, or - for stdin")->required();
+  verb.add_option("--scorer", o.scorer, "kvpop or kvpop-mlp");
+  verb.add_option("--output", o.output, "scorer file; the checkpoint is beside it")->required()->type_name("FILE");
+  auto* budget = verb.add_option("--budget", o.budget, "KV entries a head that it is for");
+  verb.add_option("--compression", o.compression, "per cent of a row that go; default 88")->excludes(budget);
+  verb.add_option("--spread", o.spread, "long-range places are drawn for each document from topk / F to topk * F");
+  verb.add_option("--sinks", o.sinks, "first tokens kept for good");
+  verb.add_option("--window", o.window, "newest tokens protected");
+  verb.add_option("--delay", o.delay, "tokens after its own that a score is read; default: the window");
+  verb.add_option("--state", o.state, "dk,dv: the memory of kvpop")->delimiter(',');
+  verb.add_option("--hidden", o.hidden, "hidden units of kvpop-mlp");
+  verb.add_flag("--no-decay", o.no_decay, "gamma = 1 instead of a learned one a head");
+  verb.add_option("--seq", o.length, "tokens of a row; documents are packed into rows");
+  verb.add_option("--batch", o.batch, "rows a step")->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 20));
+  verb.add_option("--steps", o.steps, "steps")->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 30));
+  verb.add_option("--lr", o.rate, "peak learning rate")->check(CLI::PositiveNumber);
+  verb.add_option("--warmup", o.warmup, "steps of warm-up; default: a tenth");
+  verb.add_flag("--constant", o.constant_rate, "constant learning rate after warm-up instead of a cosine");
+  verb.add_option("--seed", o.seed, "of all that is random");
+  verb.add_option("--threads", o.threads, "threads; default: as many as the machine has")->check(CLI::Range(1, 1024));
+  verb.add_option("--loss", o.loss, "boundary, regression or pairs");
+  verb.add_option("--target", o.target, "rms, mean, max, sum or power:A: attention over later queries as one number");
+  verb.add_option("--aggregate", o.aggregate, "max or mean over the query heads of a group");
+  verb.add_option("--samples", o.samples, "comparisons a head and document")
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 30));
+  verb.add_option("--tau", o.tau, "temperature of the boundary loss")->check(CLI::PositiveNumber);
+  verb.add_flag("--no-balance", o.no_balance, "do not give kept and dropped tokens half of the weight each");
+  verb.add_flag("--margins", o.margins, "weigh comparisons by the teacher's margin");
+  verb.add_option("--valid", o.valid, "held-out text")->type_name("F.jsonl");
+  verb.add_option("--eval-every", o.eval_every, "steps between looks at the held-out text; default: a tenth");
+  verb.add_flag("--resume", o.resume, "go on from the checkpoint");
+  verb.add_option("--log", o.log, "a JSON object a step")->type_name("F.jsonl");
+  verb.add_option("--plot", o.plot, "draw the training, with gnuplot")->type_name("F.svg");
+  verb.add_option("--rope-dtype", o.rope_dtype, "rounding of the RoPE frequencies, as of a model that was cast whole");
+}
+
+void add_notebook(CLI::App& app, notebook_options& o) {
+  CLI::App& verb = *app.add_subcommand("notebook", "make data for the notebook task, a JSON object a line");
+  verb.add_option("--sequences", o.sequences, "lines")
+      ->required()
+      ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 40));
+  verb.add_option("--tokens", o.tokens, "tokens a line, of the notebook's tokenizer")
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 30));
+  verb.add_option("--seed", o.seed, "of all that is random");
+  verb.add_option("--records", o.records, "share of lines that note a record")->check(CLI::Range(0.0, 1.0));
+  verb.add_option("--questions", o.questions, "share of lines that ask")->check(CLI::Range(0.0, 1.0));
+  verb.add_option("--kept", o.kept, "share of records that are confirmed")->check(CLI::Range(0.0, 1.0));
+  verb.add_option("--gap", o.gap, "tokens since a record was last mentioned, at least, when it is asked for");
+}
+
 int parse_and_run(int argc, const char* const* argv) {
   CLI::App app("A transformer that runs within a fixed KV budget", "qwen3");
   app.require_subcommand(1);
@@ -124,12 +177,16 @@ int parse_and_run(int argc, const char* const* argv) {
   eval_options eval;
   inspect_options inspect;
   agree_options agree;
+  train_options train;
+  notebook_options notebook;
   add_logits(app, logits);
   add_tokenize(app, tokenize);
   add_generate(app, generate);
   add_eval(app, eval);
   add_inspect(app, inspect);
   add_agree(app, agree);
+  add_train(app, train);
+  add_notebook(app, notebook);
   const auto called = [&](const CLI::App* verb) { return verb->check_name(argv[1]); };
   if (argc > 1 && argv[1][0] != '-' && app.get_subcommands(called).empty())  // CLI11 would not name it
     throw usage_error("no verb is called " + in_quotes(argv[1]) + "; qwen3 --help lists them");
@@ -143,6 +200,8 @@ int parse_and_run(int argc, const char* const* argv) {
   if (app.got_subcommand("generate")) return run_generate(generate);
   if (app.got_subcommand("eval")) return run_eval(eval);
   if (app.got_subcommand("inspect")) return run_inspect(inspect);
+  if (app.got_subcommand("train")) return run_train(train);
+  if (app.got_subcommand("notebook")) return run_notebook(notebook);
   return run_agree(agree);
 }
 

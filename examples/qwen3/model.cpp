@@ -55,6 +55,7 @@ void resize(activations& a, const model_config& c, std::int64_t tokens, std::int
   set(a.q, tokens * c.query_width());
   set(a.k, tokens * c.kv_width());
   set(a.v, tokens * c.kv_width());
+  a.positions.resize(static_cast<std::size_t>(tokens));
   set(a.cosines, tokens * c.head_dim / 2);
   set(a.sines, tokens * c.head_dim / 2);
   set(a.heads, tokens * c.query_width());
@@ -86,7 +87,7 @@ model model::open(const std::string& directory, weight_type rope_precision) {
   return m;
 }
 
-void model::forward(const kvpop::host_context& ctx, std::span<const std::int32_t> tokens, kv_cache& cache,
+void model::forward(const kvpop::host_context& ctx, std::span<const std::int32_t> tokens, attention& state,
                     activations& a, std::int64_t rows, float* logits) const {
   const model_config& c = config_;
   check_tokens(tokens, c.vocabulary);
@@ -98,9 +99,10 @@ void model::forward(const kvpop::host_context& ctx, std::span<const std::int32_t
     copy_row(embedding_, token, row);
     row += c.hidden;
   }
-  rope_angles(frequencies_, cache.seen(), n, a.cosines.data(), a.sines.data());
+  for (std::int64_t i = 0; i < n; ++i) a.positions[static_cast<std::size_t>(i)] = state.position(i);
+  rope_angles(frequencies_, a.positions, a.cosines.data(), a.sines.data());
   for (std::int64_t layer = 0; layer < c.layers; ++layer) {
-    attention_block(ctx, layer, n, cache, a);
+    attention_block(ctx, layer, n, state, a);
     mlp_block(ctx, layers_[static_cast<std::size_t>(layer)], n, a);
   }
   const float* last = a.x.data() + (n - rows) * c.hidden;  // [rows, hidden]
@@ -109,7 +111,7 @@ void model::forward(const kvpop::host_context& ctx, std::span<const std::int32_t
 }
 
 // x += o(attention(rope(norm(q(norm(x)))), ...))
-void model::attention_block(const kvpop::host_context& ctx, std::int64_t layer, std::int64_t n, kv_cache& cache,
+void model::attention_block(const kvpop::host_context& ctx, std::int64_t layer, std::int64_t n, attention& state,
                             activations& a) const {
   const model_config& c = config_;
   const layer_weights& w = layers_[static_cast<std::size_t>(layer)];
@@ -123,7 +125,7 @@ void model::attention_block(const kvpop::host_context& ctx, std::int64_t layer, 
   }
   rotate(ctx, a.q.data(), n, c.query_heads, c.head_dim, a.cosines.data(), a.sines.data());
   rotate(ctx, a.k.data(), n, c.kv_heads, c.head_dim, a.cosines.data(), a.sines.data());
-  cache.attend(ctx, layer, {n, a.q.data(), a.k.data(), a.v.data()}, a.heads.data());
+  state.attend(ctx, layer, {n, a.q.data(), a.k.data(), a.v.data()}, a.heads.data());
   linear(ctx, a.heads.data(), n, w.o, or_null(w.o_bias), a.normed.data(), a.scratch);  // [n, hidden]
   add(ctx, a.normed.data(), n * c.hidden, a.x.data());
 }

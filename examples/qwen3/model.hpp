@@ -5,9 +5,10 @@
 #include <string>
 #include <vector>
 
+#include "attention.hpp"           // attention
 #include "config.hpp"              // model_config
-#include "kv_cache.hpp"            // kv_cache
 #include "kvpop/core/context.hpp"  // host_context
+#include "method.hpp"              // model_shape
 #include "weights.hpp"             // weights, weight_matrix
 
 namespace qwen3 {
@@ -28,14 +29,15 @@ struct layer_weights {
 
 /// The activations of one chunk, all f32. Kept between calls so that a decode step allocates nothing.
 struct activations {
-  std::vector<float> x;               // [tokens, hidden]                the residual stream
-  std::vector<float> normed;          // [tokens, hidden]
-  std::vector<float> q;               // [tokens, query_heads, head_dim]
-  std::vector<float> k, v;            // [tokens, kv_heads, head_dim]
-  std::vector<float> cosines, sines;  // [tokens, head_dim / 2]
-  std::vector<float> heads;           // [tokens, query_heads, head_dim] what attention gives
-  std::vector<float> gate, up;        // [tokens, intermediate]
-  std::vector<float> scratch;         // of `linear`
+  std::vector<float> x;                 // [tokens, hidden]                the residual stream
+  std::vector<float> normed;            // [tokens, hidden]
+  std::vector<float> q;                 // [tokens, query_heads, head_dim]
+  std::vector<float> k, v;              // [tokens, kv_heads, head_dim]
+  std::vector<std::int64_t> positions;  // [tokens]
+  std::vector<float> cosines, sines;    // [tokens, head_dim / 2]
+  std::vector<float> heads;             // [tokens, query_heads, head_dim] what attention gives
+  std::vector<float> gate, up;          // [tokens, intermediate]
+  std::vector<float> scratch;           // of `linear`
 };
 
 /// A causal language model of the Qwen3, Llama or Qwen2 family, weights mapped from a Hugging Face directory. Immutable:
@@ -51,15 +53,15 @@ class model {
 
   /// Runs the next tokens of a sequence and writes the logits of its last `rows` tokens.
   ///
-  /// tokens  ids in [0, vocabulary); their positions follow what the cache has seen
+  /// tokens  ids in [0, vocabulary); `state` knows their positions
   /// logits  [rows, vocabulary], 0 <= rows <= tokens
   ///
   /// Throws usage_error, before anything changes, when a token is out of range.
-  void forward(const kvpop::host_context& ctx, std::span<const std::int32_t> tokens, kv_cache& cache,
+  void forward(const kvpop::host_context& ctx, std::span<const std::int32_t> tokens, attention& state,
                activations& memory, std::int64_t rows, float* logits) const;
 
  private:
-  void attention_block(const kvpop::host_context& ctx, std::int64_t layer, std::int64_t n, kv_cache& cache,
+  void attention_block(const kvpop::host_context& ctx, std::int64_t layer, std::int64_t n, attention& state,
                        activations& a) const;
   void mlp_block(const kvpop::host_context& ctx, const layer_weights& w, std::int64_t n, activations& a) const;
 

@@ -136,12 +136,11 @@ void run_gnuplot(const std::string& script) {
 
 }  // namespace
 
-std::string plot_script(const eval_report& report, const std::string& output) {
+std::string plot_script(const eval_report& report) {
   const std::vector<series> all = series_of(report);
   if (all.empty()) throw load_error("plot: no method but full was evaluated, so there is nothing to draw");
   const bool answers = has_answers(report);
   std::string text = axes(report);
-  text += "set output " + quoted(output) + '\n';
   for (std::size_t i = 0; i < all.size(); ++i) {
     text += "$data" + std::to_string(i) + " << EOD\n" + all[i].rows + "EOD\n";
   }
@@ -156,25 +155,27 @@ std::string plot_script(const eval_report& report, const std::string& output) {
   return text + '\n';
 }
 
-void plot_report(const eval_report& report, const std::string& path) {
+void draw_svg(const std::string& script, const std::string& path) {
   const std::string drawing = path + ".part";
-  const std::string script = path + ".gnuplot";
+  const std::string file_name = path + ".gnuplot";
   {
-    output_file file(script);
-    file.write(plot_script(report, drawing));
+    output_file file(file_name);
+    file.write("set output " + quoted(drawing) + "\n" + script);
     file.commit();
   }
   try {
-    run_gnuplot(script);
+    run_gnuplot(file_name);
   } catch (...) {
-    unlink(script.c_str());
+    unlink(file_name.c_str());
     unlink(drawing.c_str());
     throw;
   }
-  unlink(script.c_str());
+  unlink(file_name.c_str());
   if (std::rename(drawing.c_str(), path.c_str()) != 0) {
     throw load_error("plot: " + path + ": " + std::strerror(errno));
   }
 }
+
+void plot_report(const eval_report& report, const std::string& path) { draw_svg(plot_script(report), path); }
 
 }  // namespace qwen3

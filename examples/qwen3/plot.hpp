@@ -6,9 +6,13 @@
 
 namespace qwen3 {
 
-/// The gnuplot script that draws a report as SVG into `output`: a line a method over what stays of the cache, answers
+/// The gnuplot script that draws a report as SVG: a line a method over what stays of the cache, answers
 /// kept with their 95 % intervals where the data has answers, else the KL divergence from the full model.
-std::string plot_script(const eval_report& report, const std::string& output);
+std::string plot_script(const eval_report& report);
+
+/// Runs a gnuplot script that draws one SVG, which replaces `path` whole. Throws load_error when gnuplot is not installed or
+/// fails.
+void draw_svg(const std::string& script, const std::string& path);
 
 /// Draws a report as SVG, through the program gnuplot (Debian: gnuplot-nox). A file that is there is replaced whole.
 /// Throws load_error when gnuplot is not installed or fails, or when there is nothing to draw.

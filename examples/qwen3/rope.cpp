@@ -38,12 +38,11 @@ std::vector<float> rope_frequencies(const model_config& config, weight_type prec
   return result;
 }
 
-void rope_angles(std::span<const float> frequencies, std::int64_t first, std::int64_t count, float* cosines,
+void rope_angles(std::span<const float> frequencies, std::span<const std::int64_t> positions, float* cosines,
                  float* sines) noexcept {
-  for (std::int64_t t = 0; t < count; ++t) {
-    const auto position = static_cast<float>(first + t);
+  for (const std::int64_t position : positions) {
     for (const float frequency : frequencies) {
-      const float angle = position * frequency;
+      const float angle = static_cast<float>(position) * frequency;
       *cosines++ = std::cos(angle);
       *sines++ = std::sin(angle);
     }

@@ -18,9 +18,8 @@ namespace qwen3 {
 /// (`model.to(torch.bfloat16)`) has had its frequencies rounded with its weights, and only that gives its numbers.
 std::vector<float> rope_frequencies(const model_config& config, weight_type precision = weight_type::f32);
 
-/// Cosines and sines of the positions first .. first + count - 1, each [count, head_dim / 2], shared by all layers and
-/// heads. The angle is the f32 product of position and frequency, as in transformers.
-void rope_angles(std::span<const float> frequencies, std::int64_t first, std::int64_t count, float* cosines,
+/// Cosines and sines of some positions, each [positions, head_dim / 2], shared by all layers and heads. The angle is the f32 product of position and frequency, as in transformers.
+void rope_angles(std::span<const float> frequencies, std::span<const std::int64_t> positions, float* cosines,
                  float* sines) noexcept;
 
 /// Turns x [tokens, heads, head_dim] in place; cosines, sines [tokens, head_dim / 2].

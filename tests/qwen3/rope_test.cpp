@@ -7,6 +7,7 @@
 #include <complex>
 #include <cstring>
 #include <numbers>
+#include <numeric>
 #include <random>
 #include <vector>
 
@@ -87,7 +88,9 @@ TEST_CASE("a head turns as complex numbers do, each pair by position times frequ
     const auto first = static_cast<std::int64_t>(random() % 100'000);
     const auto frequencies = qwen3::rope_frequencies(config(head_dim, 10000));
     std::vector<float> cosines(static_cast<std::size_t>(tokens * half)), sines(cosines.size());
-    qwen3::rope_angles(frequencies, first, tokens, cosines.data(), sines.data());
+    std::vector<std::int64_t> positions(static_cast<std::size_t>(tokens));
+    std::iota(positions.begin(), positions.end(), first);
+    qwen3::rope_angles(frequencies, positions, cosines.data(), sines.data());
     std::vector<float> x(static_cast<std::size_t>(tokens * heads * head_dim));
     for (float& value : x) value = normal(random);
     const auto before = x;
@@ -113,7 +116,9 @@ TEST_CASE("position 0 changes nothing, and threads change no bit") {
   constexpr std::int64_t tokens = 67, heads = 17, head_dim = 128;  // several tasks
   const auto frequencies = qwen3::rope_frequencies(config(head_dim, 10000));
   std::vector<float> cosines(tokens * head_dim / 2), sines(cosines.size()), x(tokens * heads * head_dim);
-  qwen3::rope_angles(frequencies, 0, tokens, cosines.data(), sines.data());
+  std::vector<std::int64_t> positions(static_cast<std::size_t>(tokens));
+  std::iota(positions.begin(), positions.end(), 0);
+  qwen3::rope_angles(frequencies, positions, cosines.data(), sines.data());
   for (std::size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(i % 97) - 48;
   const auto before = x;
   auto alone = x;
