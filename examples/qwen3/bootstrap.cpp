@@ -20,26 +20,25 @@ double quantile(std::span<const double> sorted, double share) {
 
 }  // namespace
 
-std::optional<retention_estimate> paired_retention(std::span<const std::int64_t> correct,
-                                                   std::span<const std::int64_t> reference, int resamples,
-                                                   std::uint64_t seed) {
-  const auto sum = [](std::span<const std::int64_t> v) { return std::accumulate(v.begin(), v.end(), std::int64_t{0}); };
-  const std::int64_t all = sum(reference);
+std::optional<ratio_estimate> paired_ratio(std::span<const double> above, std::span<const double> below, int resamples,
+                                           std::uint64_t seed) {
+  const auto sum = [](std::span<const double> v) { return std::accumulate(v.begin(), v.end(), 0.0); };
+  const double all = sum(below);
   if (all == 0) return std::nullopt;
-  retention_estimate result;
-  result.value = static_cast<double>(sum(correct)) / static_cast<double>(all);
+  ratio_estimate result;
+  result.value = sum(above) / all;
 
   // mt19937_64 is the same everywhere; the standard's distributions are not. The modulus is biased by 2^-50.
   std::mt19937_64 generator(seed);
   std::vector<double> ratios;
   for (int i = 0; i < resamples; ++i) {
-    std::int64_t top = 0, bottom = 0;
-    for (std::size_t j = 0; j < reference.size(); ++j) {
-      const std::size_t line = generator() % reference.size();
-      top += correct[line];
-      bottom += reference[line];
+    double top = 0, bottom = 0;
+    for (std::size_t j = 0; j < below.size(); ++j) {
+      const std::size_t line = generator() % below.size();
+      top += above[line];
+      bottom += below[line];
     }
-    if (bottom > 0) ratios.push_back(static_cast<double>(top) / static_cast<double>(bottom));
+    if (bottom > 0) ratios.push_back(top / bottom);
   }
   std::sort(ratios.begin(), ratios.end());
   result.low = ratios.empty() ? result.value : quantile(ratios, 0.025);

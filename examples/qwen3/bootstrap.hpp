@@ -6,18 +6,17 @@
 
 namespace qwen3 {
 
-/// A share of the full model's with its 95 % interval.
-struct retention_estimate {
+/// A ratio with its 95 % interval: what a method keeps of the full model's answers, or a mean over positions.
+struct ratio_estimate {
   double value = 0;
   double low = 0;
   double high = 0;
 };
 
-/// sum(correct) / sum(reference) over lines, with a paired bootstrap interval: lines are drawn anew `resamples` times,
-/// both sums over the same lines, and the 2.5 and 97.5 per cent points of the ratios taken. Draws in which the reference
-/// has nothing right are left out. Empty when sum(reference) is 0. Deterministic: the generator is counted and seeded.
-std::optional<retention_estimate> paired_retention(std::span<const std::int64_t> correct,
-                                                   std::span<const std::int64_t> reference, int resamples = 10'000,
-                                                   std::uint64_t seed = 1);
+/// sum(above) / sum(below) over lines, with a paired bootstrap interval: lines are drawn anew `resamples` times,
+/// both sums over the same lines, and the 2.5 and 97.5 per cent points of the ratios taken. Draws whose sum below is 0 are
+/// left out. Empty when that of all lines is 0. Deterministic: the generator is counted and seeded.
+std::optional<ratio_estimate> paired_ratio(std::span<const double> above, std::span<const double> below,
+                                           int resamples = 10'000, std::uint64_t seed = 1);
 
 }  // namespace qwen3

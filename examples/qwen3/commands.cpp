@@ -39,6 +39,8 @@ struct engine {
   // The method and budget of the command line, for a text of `tokens`. Says on stderr what the budget comes to.
   method_plan plan(const method_options& o, std::int64_t tokens) const {
     const method m = method_of(o.method);
+    if (m == method::oracle)
+      throw usage_error("--method oracle knows the text that is still to come: only eval has it");
     std::int64_t entries = tokens;
     if (m == method::full) {
       if (o.budget || o.compression) note("method full keeps everything: the budget has no effect");
@@ -206,6 +208,7 @@ int run_eval(const eval_options& o) {
   const engine e(o);
   eval_request request;
   request.chunk = o.chunk;
+  request.target = target_of(o.target);
   for (const std::string& name : o.methods) request.methods.push_back(method_of(name));
   if (o.methods.empty()) {
     for (const method m : all_methods()) {
@@ -227,6 +230,7 @@ int run_eval(const eval_options& o) {
   report.model = o.model;
   report.data = o.data;
   print(eval_table(report));
+  if (o.layers) print(recall_table(report));
   if (!o.json.empty()) write_file(o.json, eval_json(report));
   if (!o.plot.empty()) plot_report(report, o.plot);
   return 0;

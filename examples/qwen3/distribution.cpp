@@ -83,8 +83,14 @@ void reference_distributions::set(const kvpop::host_context& ctx, std::vector<fl
   });
 }
 
-void reference_distributions::compare(const kvpop::host_context& ctx, const float* logits, double* kl,
-                                      std::int64_t* choices) const {
+double reference_distributions::loss(std::int64_t row, std::int32_t token) const {
+  const float* x = logits_.data() + row * vocabulary_;
+  const auto i = static_cast<std::size_t>(row);
+  return log_sums_[i] + static_cast<double>(x[choices_[i]] - x[token]);
+}
+
+void reference_distributions::compare(const kvpop::host_context& ctx, const float* logits, const std::int32_t* next,
+                                      double* kl, double* losses, std::int64_t* choices) const {
   ctx.parallel_for(rows_, [&](index_t row) noexcept {
     const float* x = logits + row * vocabulary_;
     const index_t at = row * vocabulary_;
@@ -96,6 +102,7 @@ void reference_distributions::compare(const kvpop::host_context& ctx, const floa
     const double moved =
         weighted_difference(probabilities_.data() + at, full, full[choices_[i]], x, largest, vocabulary_);
     kl[row] = std::max(0.0, moved - log_sums_[i] + log_sum);
+    losses[row] = next[row] < 0 ? 0.0 : log_sum + static_cast<double>(largest - x[next[row]]);
   });
 }
 

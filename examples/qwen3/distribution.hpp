@@ -19,9 +19,14 @@ class reference_distributions {
 
   std::int64_t choice(std::int64_t row) const { return choices_[static_cast<std::size_t>(row)]; }
 
-  /// KL(full || other) of every row in nats, and the first choice of the other. logits [rows, vocabulary] with the rows
-  /// given to `set`; kl, choices [rows]. Exponentials in f32 within an ulp, sums in double.
-  void compare(const kvpop::host_context& ctx, const float* logits, double* kl, std::int64_t* choices) const;
+  /// -log p of a token under the full model's distribution of a row, in nats.
+  double loss(std::int64_t row, std::int32_t token) const;
+
+  /// KL(full || other) of every row in nats, the other's -log p of the token that comes next, and its first choice. logits
+  /// [rows, vocabulary] with the rows given to `set`; next [rows], -1 where nothing does (loss 0); kl, losses, choices
+  /// [rows]. Exponentials in f32 within an ulp, sums in double.
+  void compare(const kvpop::host_context& ctx, const float* logits, const std::int32_t* next, double* kl,
+               double* losses, std::int64_t* choices) const;
 
  private:
   std::int64_t rows_ = 0;

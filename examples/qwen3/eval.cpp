@@ -4,11 +4,13 @@
 #include <chrono>
 #include <cmath>
 #include <memory>
+#include <numeric>
 #include <utility>
 
 #include "distribution.hpp"  // reference_distributions
 #include "error.hpp"         // usage_error
 #include "kv_cache.hpp"      // make_kv_cache
+#include "line_future.hpp"   // line_future
 #include "progress.hpp"      // progress_bar
 
 namespace qwen3 {
@@ -22,17 +24,20 @@ using std::chrono::steady_clock;
 struct run {
   method name = method::full;
   budget_request asked;
-  std::vector<method_plan> plans;     // [lines]
-  std::vector<std::int64_t> correct;  // [lines]
-  double kl = 0;
-  std::int64_t compared = 0;  // positions from the budget on
+  std::vector<method_plan> plans;  // [lines]
+  std::vector<double> correct;     // [lines]
+  std::vector<double> kl, loss;    // [lines] sums over the positions from the budget on
+  std::vector<double> compared;    // [lines] those positions
   std::int64_t agreed = 0;
+  std::vector<double> layer_recall;  // [layers] sums over lines of the mean over heads
+  std::int64_t recalled = 0;         // lines in them
   std::int64_t peak_bytes = 0;
   std::int64_t tokens = 0;
   seconds time{};
 
   // Of the line that is being run:
   std::unique_ptr<kv_cache> cache;
+  death_record deaths;     // the oracle's
   std::vector<char> hits;  // [tokens] whether the token was the first choice given everything before it
 };
 
@@ -63,7 +68,8 @@ class evaluation {
     run r;
     r.name = m;
     r.asked = budget;
-    r.correct.resize(lines_.size());
+    for (auto* sums : {&r.correct, &r.kl, &r.loss, &r.compared}) sums->resize(lines_.size());
+    r.layer_recall.resize(static_cast<std::size_t>(model_.config().layers));
     for (const eval_line& line : lines_) r.plans.push_back(plan(m, budget, line));
     runs_.push_back(std::move(r));
   }
@@ -84,10 +90,15 @@ class evaluation {
 
   void run_line(std::size_t index, progress_bar& bar) {
     const eval_line& line = lines_[index];
+    future_.look(ctx_, model_, line.tokens, window(), request_.target);
     for (run& r : runs_) {
-      r.cache = make_kv_cache(
-          model_.config(), scorers_,
-          {.plan = r.plans[index], .dtype = settings_.dtype, .seed = settings_.seed, .prompt = line.prompt()});
+      if (r.name == method::oracle) r.deaths = future_.deaths(r.plans[index].limits);
+      r.cache = make_kv_cache(model_.config(), scorers_,
+                              {.plan = r.plans[index],
+                               .dtype = settings_.dtype,
+                               .seed = settings_.seed,
+                               .prompt = line.prompt(),
+                               .replay = r.name == method::oracle ? &r.deaths : nullptr});
       r.hits.assign(line.tokens.size(), 0);
     }
     // A chunk also ends where the prompt does.
@@ -103,15 +114,42 @@ class evaluation {
         const auto hits = r.hits.begin();
         r.correct[index] += std::all_of(hits + answer.first, hits + answer.last, [](char hit) { return hit != 0; });
       }
+      note_recall(r, index);
       r.cache.reset();
     }
+  }
+
+  // Sinks, window and places that a token-wise budget of these entries would have: what recall is measured in.
+  std::optional<kvpop::budget> places(std::int64_t entries) const {
+    try {
+      return plan_method(method::oracle, entries, settings_, scorers_, model_.shape()).limits;
+    } catch (const usage_error&) {
+      return std::nullopt;
+    }
+  }
+  std::int64_t window() const { return places(std::int64_t{1} << 30)->window; }
+
+  void note_recall(run& r, std::size_t index) {
+    const auto limits = places(r.plans[index].entries);
+    if (!limits) return;
+    const std::vector<double> recall = future_.recall(*r.cache, *limits);
+    if (recall.empty()) return;
+    for (std::size_t layer = 0; layer < recall.size(); ++layer) r.layer_recall[layer] += recall[layer];
+    ++r.recalled;
   }
 
   void run_chunk(std::size_t index, std::int64_t begin, std::int64_t end, bool ends_prompt, progress_bar& bar) {
     const std::int64_t rows = end - begin;
     const auto tokens =
         std::span(lines_[index].tokens).subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(rows));
+    const std::span<const std::int32_t> line = lines_[index].tokens;
+    next_.assign(static_cast<std::size_t>(rows), -1);
+    for (std::size_t i = 0; i < next_.size(); ++i) {
+      const std::size_t next = static_cast<std::size_t>(begin) + i + 1;
+      if (next < line.size()) next_[i] = line[next];
+    }
     kl_.resize(static_cast<std::size_t>(rows));
+    losses_.assign(static_cast<std::size_t>(rows), 0.0);
     choices_.resize(static_cast<std::size_t>(rows));
     for (run& r : runs_) {
       const bool full = r.name == method::full;
@@ -124,10 +162,14 @@ class evaluation {
       r.tokens += rows;
       if (full) {
         full_.set(ctx_, logits_, rows, model_.config().vocabulary);
-        for (std::int64_t i = 0; i < rows; ++i) choices_[static_cast<std::size_t>(i)] = full_.choice(i);
+        for (std::int64_t i = 0; i < rows; ++i) {
+          const auto at = static_cast<std::size_t>(i);
+          choices_[at] = full_.choice(i);
+          if (next_[at] >= 0) losses_[at] = full_.loss(i, next_[at]);
+        }
         std::fill(kl_.begin(), kl_.end(), 0.0);
       } else {
-        full_.compare(ctx_, logits_.data(), kl_.data(), choices_.data());
+        full_.compare(ctx_, logits_.data(), next_.data(), kl_.data(), losses_.data(), choices_.data());
       }
       count(r, index, begin);
       bar.advance(rows);
@@ -143,8 +185,9 @@ class evaluation {
       const auto next = static_cast<std::size_t>(position) + 1;
       if (next < line.tokens.size()) r.hits[next] = choices_[i] == line.tokens[next];
       if (position < from) continue;
-      ++r.compared;
-      r.kl += kl_[i];
+      r.compared[index] += 1;
+      r.kl[index] += kl_[i];
+      r.loss[index] += losses_[i];
       r.agreed += choices_[i] == full_.choice(static_cast<std::int64_t>(i));
     }
   }
@@ -157,7 +200,7 @@ class evaluation {
       result.answers += static_cast<std::int64_t>(line.answers.size());
     }
     const run& full = runs_.front();
-    for (const std::int64_t n : full.correct) result.full_correct += n;
+    for (const double n : full.correct) result.full_correct += std::llround(n);
     for (const method m : request_.methods) {
       for (const run& r : runs_) {
         if (r.name == m) result.results.push_back(result_of(r, full, result.answers));
@@ -179,12 +222,17 @@ class evaluation {
     if (r.name != method::full) result.budget = std::llround(entries);
     result.topk = std::llround(topk);
     result.answers = answers;
-    for (const std::int64_t n : r.correct) result.correct += n;
+    for (const double n : r.correct) result.correct += std::llround(n);
     if (answers > 0) result.accuracy = static_cast<double>(result.correct) / static_cast<double>(answers);
-    result.retention = paired_retention(r.correct, full.correct);
-    if (r.compared > 0) {
-      result.kl = r.kl / static_cast<double>(r.compared);
-      result.agreement = static_cast<double>(r.agreed) / static_cast<double>(r.compared);
+    result.retention = paired_ratio(r.correct, full.correct);
+    result.kl = paired_ratio(r.kl, r.compared);
+    result.loss = paired_ratio(r.loss, r.compared);
+    const double compared = std::accumulate(r.compared.begin(), r.compared.end(), 0.0);
+    if (compared > 0) result.agreement = static_cast<double>(r.agreed) / compared;
+    if (r.recalled > 0) {
+      for (const double sum : r.layer_recall) result.layer_recall.push_back(sum / static_cast<double>(r.recalled));
+      result.recall = std::accumulate(result.layer_recall.begin(), result.layer_recall.end(), 0.0) /
+                      static_cast<double>(result.layer_recall.size());
     }
     result.kv_bytes = r.peak_bytes;
     result.tokens_per_second = static_cast<double>(r.tokens) / std::max(r.time.count(), 1e-9);
@@ -202,7 +250,9 @@ class evaluation {
   activations activations_;
   std::vector<float> logits_;  // [rows, vocabulary] of the chunk and the method at hand
   reference_distributions full_;
-  std::vector<double> kl_;             // [rows]
+  line_future future_;
+  std::vector<std::int32_t> next_;     // [rows] the token that comes next, -1 after the last
+  std::vector<double> kl_, losses_;    // [rows]
   std::vector<std::int64_t> choices_;  // [rows]
 };
 

@@ -5,11 +5,12 @@
 #include <string>
 #include <vector>
 
-#include "bootstrap.hpp"           // retention_estimate
+#include "bootstrap.hpp"           // ratio_estimate
 #include "eval_data.hpp"           // eval_line
 #include "kvpop/core/context.hpp"  // host_context
 #include "method.hpp"              // method, method_settings, scorer_set
 #include "model.hpp"               // model
+#include "target.hpp"              // target_settings
 
 namespace qwen3 {
 
@@ -24,6 +25,7 @@ struct eval_request {
   std::vector<method> methods;
   std::vector<budget_request> budgets;
   std::int64_t chunk = 128;  // tokens a method takes at once, all methods in lockstep
+  target_settings target;    // what the oracle goes by, and what `recall` compares with
 };
 
 /// One method under one budget, over all lines.
@@ -34,12 +36,18 @@ struct eval_result {
   std::int64_t topk = 0;    // likewise
   std::int64_t answers = 0;
   std::int64_t correct = 0;
-  std::optional<double> accuracy;               // empty when the data has no answers
-  std::optional<retention_estimate> retention;  // of the full model's answers; empty when it has none right
-  std::optional<double> kl;         // mean KL(full || method) of next tokens, nats, from the budget on; empty when no
-  std::optional<double> agreement;  // line is that long; share of positions with the same first choice
-  std::int64_t kv_bytes = 0;        // the most held at once for one line: keys, values, scorers' memory, all layers
-  double tokens_per_second = 0;     // of this method's forward passes alone
+  std::optional<double> accuracy;           // empty when the data has no answers
+  std::optional<ratio_estimate> retention;  // of the full model's answers; empty when it has none right
+  // Over the positions from the budget on; empty when no line is that long.
+  std::optional<ratio_estimate> kl;    // mean KL(full || method) of next tokens, nats, with a paired 95 % interval
+  std::optional<double> agreement;     // share of positions with the same first choice
+  std::optional<ratio_estimate> loss;  // mean -log p of the token that came next, nats
+  // Of the tokens that a KV head's topk places would go to by the true target, the share that is held when a line ends;
+  // the mean over heads and lines, and by layer. Empty where sinks and window leave no place.
+  std::optional<double> recall;
+  std::vector<double> layer_recall;
+  std::int64_t kv_bytes = 0;     // the most held at once for one line: keys, values, scorers' memory, all layers
+  double tokens_per_second = 0;  // of this method's forward passes alone
 };
 
 struct eval_report {

@@ -10,7 +10,7 @@ namespace {
 
 template <class... Args>
 std::string text(const char* format, Args... args) {
-  std::array<char, 160> line{};
+  std::array<char, 256> line{};
   std::snprintf(line.data(), line.size(), format, args...);
   return line.data();
 }
@@ -19,14 +19,18 @@ std::string number_or_dash(const std::optional<double>& value, const char* forma
   return value ? text(format, *value) : "-";
 }
 
-std::string retention_text(const std::optional<retention_estimate>& r) {
-  return r ? text("%.3f [%.3f, %.3f]", r->value, r->low, r->high) : "-";
+std::string interval_text(const std::optional<ratio_estimate>& r, const char* format) {
+  return r ? text(format, r->value, r->low, r->high) : "-";
 }
 
 std::string budget_text(const eval_result& r) {
   if (r.name == method::full) return "all";
   const std::string entries = std::to_string(r.budget);
   return r.compression ? text("%g %% = ", *r.compression) + entries : entries;
+}
+
+nlohmann::ordered_json part(const std::optional<ratio_estimate>& r, double ratio_estimate::*member) {
+  return r ? nlohmann::ordered_json((*r).*member) : nlohmann::ordered_json(nullptr);
 }
 
 nlohmann::ordered_json or_null(const std::optional<double>& value) {
@@ -39,40 +43,55 @@ std::string eval_table(const eval_report& report) {
   std::string table = text("%lld lines, %lld tokens, %lld answers, of which the full model has %lld right\n\n",
                            static_cast<long long>(report.lines), static_cast<long long>(report.tokens),
                            static_cast<long long>(report.answers), static_cast<long long>(report.full_correct));
-  table += text("%-10s %12s %6s %11s %8s %22s %9s %6s %10s %9s\n", "method", "budget", "topk", "right", "accuracy",
-                "retention [95 %]", "KL", "agree", "KV KiB", "tokens/s");
+  table += text("%-10s %12s %6s %11s %8s %22s %26s %6s %7s %6s %10s %9s\n", "method", "budget", "topk", "right",
+                "accuracy", "retention [95 %]", "KL [95 %]", "agree", "loss", "recall", "KV KiB", "tokens/s");
   for (const eval_result& r : report.results) {
     const std::string right = std::to_string(r.correct) + "/" + std::to_string(r.answers);
     table +=
-        text("%-10s %12s %6lld %11s %8s %22s %9s %6s %10.1f %9.0f\n", name_of(r.name), budget_text(r).c_str(),
+        text("%-10s %12s %6lld %11s %8s %22s %26s %6s %7s %6s %10.1f %9.0f\n", name_of(r.name), budget_text(r).c_str(),
              static_cast<long long>(r.topk), right.c_str(), number_or_dash(r.accuracy, "%.3f").c_str(),
-             retention_text(r.retention).c_str(), number_or_dash(r.kl, "%.5f").c_str(),
-             number_or_dash(r.agreement, "%.3f").c_str(), static_cast<double>(r.kv_bytes) / 1024, r.tokens_per_second);
+             interval_text(r.retention, "%.3f [%.3f, %.3f]").c_str(), interval_text(r.kl, "%.5f [%.5f, %.5f]").c_str(),
+             number_or_dash(r.agreement, "%.3f").c_str(), r.loss ? text("%.4f", r.loss->value).c_str() : "-",
+             number_or_dash(r.recall, "%.3f").c_str(), static_cast<double>(r.kv_bytes) / 1024, r.tokens_per_second);
   }
   return table +
-         "\nbudget in KV entries a head; KL (nats) and agreement from the full model, over the positions from the "
-         "budget on;\nKV KiB: the most held at once for a line, all layers, scorers' memory included\n";
+         "\nbudget in KV entries a head; KL (nats), agreement and loss of the next token over the positions from the "
+         "budget on;\nrecall: of the tokens with the highest future attention, the share held when a line ends;\nKV "
+         "KiB: the most held at once for a line, all layers, scorers' memory included\n";
+}
+
+std::string recall_table(const eval_report& report) {
+  std::string table = "\nrecall by layer\n";
+  for (const eval_result& r : report.results) {
+    if (r.layer_recall.empty()) continue;
+    table += text("%-10s %12s ", name_of(r.name), budget_text(r).c_str());
+    for (const double share : r.layer_recall) table += text(" %.2f", share);
+    table += '\n';
+  }
+  return table;
 }
 
 std::string eval_json(const eval_report& report) {
   nlohmann::ordered_json results = nlohmann::ordered_json::array();
   for (const eval_result& r : report.results) {
-    const auto part = [&](double retention_estimate::*member) {
-      return r.retention ? nlohmann::ordered_json((*r.retention).*member) : nlohmann::ordered_json(nullptr);
-    };
     results.push_back({{"method", name_of(r.name)},
                        {"budget", r.budget},
                        {"topk", r.topk},
                        {"answers", r.answers},
                        {"correct", r.correct},
                        {"accuracy", or_null(r.accuracy)},
-                       {"retention", part(&retention_estimate::value)},
-                       {"retention_low", part(&retention_estimate::low)},
-                       {"retention_high", part(&retention_estimate::high)},
-                       {"kl", or_null(r.kl)},
+                       {"retention", part(r.retention, &ratio_estimate::value)},
+                       {"retention_low", part(r.retention, &ratio_estimate::low)},
+                       {"retention_high", part(r.retention, &ratio_estimate::high)},
+                       {"kl", part(r.kl, &ratio_estimate::value)},
                        {"agreement", or_null(r.agreement)},
                        {"kv_bytes", r.kv_bytes},
-                       {"tokens_per_second", r.tokens_per_second}});
+                       {"tokens_per_second", r.tokens_per_second},
+                       {"kl_low", part(r.kl, &ratio_estimate::low)},
+                       {"kl_high", part(r.kl, &ratio_estimate::high)},
+                       {"loss", part(r.loss, &ratio_estimate::value)},
+                       {"recall", or_null(r.recall)},
+                       {"layer_recall", r.layer_recall}});
   }
   const nlohmann::ordered_json document{{"model", report.model},
                                         {"data", report.data},

@@ -33,6 +33,7 @@ layer_scorer scorer_of(const model_config& config, const scorer_set& scorers, co
       return owners.back().ref();
     case method::full:
     case method::streaming:
+    case method::oracle:  // always a replay
       break;
   }
   return kvpop::recency{};

@@ -16,6 +16,7 @@ constexpr int failure = 1;
 constexpr int usage_failure = 2;
 
 const char* const method_help = "full streaming random keynorm tova h2o snapkv kvpop-mlp kvpop";
+const char* const target_help = "rms, mean, max, sum or power:A: attention over later queries as one number";
 
 void add_model(CLI::App& verb, std::string& model, bool required = true) {
   verb.add_option("--model", model, "Hugging Face directory")->required(required)->type_name("DIR");
@@ -86,7 +87,7 @@ void add_eval(CLI::App& app, eval_options& o) {
   CLI::App& verb = *app.add_subcommand("eval", "compare methods on lines of text with answers");
   add_run(verb, o);
   verb.add_option("--data", o.data, "one {\"text\", \"answers\"} a line")->required()->type_name("F.jsonl");
-  verb.add_option("--methods", o.methods, std::string("of ") + method_help + "; default: all there are")
+  verb.add_option("--methods", o.methods, std::string("of ") + method_help + " oracle; default: all there are")
       ->delimiter(',');
   auto* budgets = verb.add_option("--budgets", o.budgets, "KV entries a head, as 256,128,64")->delimiter(',');
   verb.add_option("--compression", o.compressions, "per cent of a line's tokens that go; default 75,88,94")
@@ -94,6 +95,8 @@ void add_eval(CLI::App& app, eval_options& o) {
       ->excludes(budgets);
   verb.add_option("--limit", o.limit, "only the first lines; 0: all");
   add_chunk(verb, o.chunk);
+  verb.add_option("--target", o.target, std::string("of the oracle and of recall: ") + target_help);
+  verb.add_flag("--layers", o.layers, "print the recall of every layer too");
   verb.add_option("--json", o.json, "write the results there too")->type_name("OUT");
   verb.add_option("--plot", o.plot, "draw the results, with gnuplot")->type_name("OUT.svg");
 }
@@ -138,7 +141,7 @@ void add_train(CLI::App& app, train_options& o) {
   verb.add_option("--seed", o.seed, "of all that is random");
   verb.add_option("--threads", o.threads, "threads; default: as many as the machine has")->check(CLI::Range(1, 1024));
   verb.add_option("--loss", o.loss, "boundary, regression or pairs");
-  verb.add_option("--target", o.target, "rms, mean, max, sum or power:A: attention over later queries as one number");
+  verb.add_option("--target", o.target, target_help);
   verb.add_option("--aggregate", o.aggregate, "max or mean over the query heads of a group");
   verb.add_option("--samples", o.samples, "comparisons a head and document")
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 30));

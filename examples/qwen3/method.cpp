@@ -18,7 +18,7 @@ namespace qwen3 {
 namespace {
 
 constexpr std::array every{method::full, method::streaming, method::random,    method::key_norm, method::tova,
-                           method::h2o,  method::snapkv,    method::kvpop_mlp, method::kvpop};
+                           method::h2o,  method::snapkv,    method::kvpop_mlp, method::kvpop,    method::oracle};
 
 constexpr std::int64_t default_sinks = 4;
 constexpr std::int64_t default_window = 256;
@@ -102,6 +102,8 @@ const char* name_of(method m) {
       return "kvpop-mlp";
     case method::kvpop:
       return "kvpop";
+    case method::oracle:
+      return "oracle";
   }
   return "";
 }

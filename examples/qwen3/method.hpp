@@ -12,12 +12,13 @@
 namespace qwen3 {
 
 /// The ways to stay within a budget (docs/method.md section 7), and `full`, which has none.
-enum class method { full, streaming, random, key_norm, tova, h2o, snapkv, kvpop_mlp, kvpop };
+enum class method { full, streaming, random, key_norm, tova, h2o, snapkv, kvpop_mlp, kvpop, oracle };
 
 /// All of them, in the order of the tables.
 std::span<const method> all_methods();
 
-/// The name on the command line: full streaming random keynorm tova h2o snapkv kvpop-mlp kvpop.
+/// The name on the command line: full streaming random keynorm tova h2o snapkv kvpop-mlp kvpop oracle. The oracle evicts by
+/// the training target itself: it knows the whole text, so only `eval` has it.
 const char* name_of(method m);
 
 /// The method of a name. Throws usage_error listing the names.

@@ -56,11 +56,8 @@ std::vector<series> series_of(const eval_report& report) {
     if (all.empty() || all.back().name != r.name) all.push_back({r.name, ""});
     std::string& rows = all.back().rows;
     rows += number(x_of(r)) + ' ';
-    if (answers) {
-      rows += number(r.retention->value) + ' ' + number(r.retention->low) + ' ' + number(r.retention->high) + '\n';
-    } else {
-      rows += number(*r.kl) + '\n';
-    }
+    const ratio_estimate& y = answers ? *r.retention : *r.kl;
+    rows += number(y.value) + ' ' + number(y.low) + ' ' + number(y.high) + '\n';
   }
   return all;
 }
@@ -84,6 +81,8 @@ const char* colour_of(method m) {
       return "#e69f00";
     case method::random:
       return "#56b4e9";
+    case method::oracle:
+      return "#a0a000";
     case method::full:
       break;
   }
@@ -139,7 +138,6 @@ void run_gnuplot(const std::string& script) {
 std::string plot_script(const eval_report& report) {
   const std::vector<series> all = series_of(report);
   if (all.empty()) throw load_error("plot: no method but full was evaluated, so there is nothing to draw");
-  const bool answers = has_answers(report);
   std::string text = axes(report);
   for (std::size_t i = 0; i < all.size(); ++i) {
     text += "$data" + std::to_string(i) + " << EOD\n" + all[i].rows + "EOD\n";
@@ -150,7 +148,7 @@ std::string plot_script(const eval_report& report) {
     const std::string style = std::string(" lc rgb '") + colour_of(all[i].name) + "' lw 2 pt 7 ps 0.6";
     text +=
         (i == 0 ? "" : ", ") + data + " using 1:2 with linespoints" + style + " title " + quoted(name_of(all[i].name));
-    if (answers) text += ", " + data + " using 1:2:3:4 with yerrorbars" + style + " notitle";
+    text += ", " + data + " using 1:2:3:4 with yerrorbars" + style + " notitle";
   }
   return text + '\n';
 }

@@ -5,15 +5,15 @@
 #include <cmath>
 #include <vector>
 
-using qwen3::paired_retention;
-using counts = std::vector<std::int64_t>;
+using qwen3::paired_ratio;
+using counts = std::vector<double>;
 
 TEST_CASE("nothing right in the full model: no retention") {
-  CHECK_FALSE(paired_retention(counts{0, 0}, counts{0, 0}).has_value());
+  CHECK_FALSE(paired_ratio(counts{0, 0}, counts{0, 0}).has_value());
 }
 
 TEST_CASE("retention is the ratio of sums") {
-  const auto r = paired_retention(counts{1, 5, 0}, counts{10, 5, 1});
+  const auto r = paired_ratio(counts{1, 5, 0}, counts{10, 5, 1});
   REQUIRE(r.has_value());
   CHECK(r->value == doctest::Approx(6.0 / 16));
   CHECK(r->low < r->value);
@@ -22,19 +22,19 @@ TEST_CASE("retention is the ratio of sums") {
 
 TEST_CASE("lines are drawn in pairs: a method that is equal on every line has no uncertainty") {
   const counts full{3, 9, 1, 12, 5};
-  const auto r = paired_retention(full, full);
+  const auto r = paired_ratio(full, full);
   CHECK(r->low == 1);
   CHECK(r->high == 1);
-  const auto half = paired_retention(counts{1, 1}, counts{2, 2});
+  const auto half = paired_ratio(counts{1, 1}, counts{2, 2});
   CHECK(half->low == 0.5);
   CHECK(half->high == 0.5);
 }
 
 TEST_CASE("two lines: the interval spans both, and draws with nothing right in the full model are left out") {
-  const auto r = paired_retention(counts{4, 0}, counts{4, 4});
+  const auto r = paired_ratio(counts{4, 0}, counts{4, 4});
   CHECK(r->low == 0);
   CHECK(r->high == 1);
-  const auto one_sided = paired_retention(counts{2, 0}, counts{4, 0});
+  const auto one_sided = paired_ratio(counts{2, 0}, counts{4, 0});
   CHECK(one_sided->low == 0.5);
   CHECK(one_sided->high == 0.5);
 }
@@ -51,7 +51,7 @@ TEST_CASE("the interval covers as often as it says: 40 lines, a known ratio") {
     counts kept(40), full(40, 10);
     for (auto& line : kept)
       for (int i = 0; i < 10; ++i) line += uniform() < 0.6;
-    const auto r = paired_retention(kept, full, 1000, static_cast<std::uint64_t>(experiment));
+    const auto r = paired_ratio(kept, full, 1000, static_cast<std::uint64_t>(experiment));
     covered += r->low <= 0.6 && 0.6 <= r->high;
   }
   CHECK(covered >= 180);
@@ -60,5 +60,5 @@ TEST_CASE("the interval covers as often as it says: 40 lines, a known ratio") {
 
 TEST_CASE("equal seeds give equal bits") {
   const counts kept{1, 2, 3, 0}, full{3, 3, 3, 3};
-  CHECK(paired_retention(kept, full)->low == paired_retention(kept, full)->low);
+  CHECK(paired_ratio(kept, full)->low == paired_ratio(kept, full)->low);
 }

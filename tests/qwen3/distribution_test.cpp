@@ -23,6 +23,14 @@ double kl_of(const float* p, const float* q, std::size_t n) {
   return kl;
 }
 
+// -log p of one token in double; logits of any shift.
+double loss_of(const float* x, std::size_t n, std::int32_t token) {
+  double sum = 0;
+  for (std::size_t i = 0; i < n; ++i)
+    sum += std::exp(static_cast<double>(x[i]) - static_cast<double>(x[static_cast<std::size_t>(token)]));
+  return std::log(sum);
+}
+
 }  // namespace
 
 TEST_CASE("KL is that of the definition, at every size and shift") {
@@ -40,8 +48,18 @@ TEST_CASE("KL is that of the definition, at every size and shift") {
     qwen3::reference_distributions reference;
     reference.set({}, full, rows, static_cast<std::int64_t>(vocabulary));
     std::vector<double> kl(rows);
+    std::vector<double> losses(rows);
     std::vector<std::int64_t> choices(rows);
-    reference.compare({}, other.data(), kl.data(), choices.data());
+    std::vector<std::int32_t> next;
+    for (std::size_t r = 0; r < rows; ++r)
+      next.push_back(r == 0 ? -1 : static_cast<std::int32_t>(generator() % vocabulary));
+    reference.compare({}, other.data(), next.data(), kl.data(), losses.data(), choices.data());
+    CHECK(losses[0] == 0.0);
+    for (std::size_t r = 1; r < rows; ++r) {
+      CHECK(losses[r] == doctest::Approx(loss_of(moved.data() + r * vocabulary, vocabulary, next[r])).epsilon(1e-4));
+      CHECK(reference.loss(static_cast<std::int64_t>(r), next[r]) ==
+            doctest::Approx(loss_of(kept.data() + r * vocabulary, vocabulary, next[r])).epsilon(1e-4));
+    }
     for (std::size_t r = 0; r < rows; ++r) {
       CAPTURE(vocabulary);
       const float* p = kept.data() + r * vocabulary;
@@ -57,9 +75,10 @@ TEST_CASE("equal distributions have no divergence, and of equal logits the first
   const std::vector<float> same = full;
   qwen3::reference_distributions reference;
   reference.set({}, full, 2, 3);
-  double kl[2];
+  double kl[2], losses[2];
   std::int64_t choices[2];
-  reference.compare({}, same.data(), kl, choices);
+  const std::int32_t next[2] = {1, 2};
+  reference.compare({}, same.data(), next, kl, losses, choices);
   CHECK(kl[0] < 1e-6);
   CHECK(kl[1] < 1e-6);
   CHECK(choices[0] == 1);

@@ -41,14 +41,14 @@ const qwen3::eval_result& result_of(const qwen3::eval_report& report, method m, 
 
 TEST_CASE("the notebook: the full model answers, KVpop keeps its answers, StreamingLLM loses them") {
   const notebook_data data(4);
-  const auto report =
-      data.run({.methods = {method::full, method::streaming, method::random, method::kvpop_mlp, method::kvpop},
-                .budgets = {{256, false}, {128, false}, {64, false}}});
+  const auto report = data.run(
+      {.methods = {method::full, method::streaming, method::random, method::kvpop_mlp, method::kvpop, method::oracle},
+       .budgets = {{256, false}, {128, false}, {64, false}}});
   MESSAGE(qwen3::eval_table(report));
   CHECK(report.lines == 4);
   CHECK(report.answers >= 40);
   CHECK(report.full_correct == report.answers);  // the model's README: right always
-  CHECK(report.results.size() == 1 + 4 * 3);
+  CHECK(report.results.size() == 1 + 5 * 3);
   const auto right = [&](method m, std::int64_t budget) { return *result_of(report, m, budget).accuracy; };
   CHECK(right(method::full, 0) == 1);
   CHECK(right(method::kvpop, 256) == 1);
@@ -56,7 +56,14 @@ TEST_CASE("the notebook: the full model answers, KVpop keeps its answers, Stream
   CHECK(right(method::kvpop, 64) >= 0.7);
   CHECK(right(method::kvpop_mlp, 128) >= 0.97);
   CHECK(right(method::kvpop_mlp, 64) >= 0.7);
+  CHECK(right(method::oracle, 64) == 1);  // docs/method.md section 3: rms
   CHECK(right(method::streaming, 256) <= 0.1);
+  // The oracle holds what the target asks for, the full cache everything; a trained scorer comes between it and chance.
+  CHECK(*result_of(report, method::oracle, 64).recall == 1);
+  CHECK(*result_of(report, method::full, 0).recall == 1);
+  CHECK(*result_of(report, method::kvpop, 64).recall > *result_of(report, method::random, 64).recall + 0.1);
+  CHECK(result_of(report, method::oracle, 128).layer_recall.size() == 4);
+  CHECK(result_of(report, method::full, 0).loss->value < result_of(report, method::streaming, 64).loss->value);
   CHECK(right(method::random, 64) <= 0.35);
   for (const qwen3::eval_result& r : report.results) {
     CAPTURE(qwen3::name_of(r.name));
@@ -67,10 +74,10 @@ TEST_CASE("the notebook: the full model answers, KVpop keeps its answers, Stream
     CHECK(*r.agreement <= 1);
   }
   // Less room, less like the full model; KVpop nearer to it than the others.
-  CHECK(*result_of(report, method::full, 0).kl == 0);
-  CHECK(*result_of(report, method::kvpop, 256).kl < *result_of(report, method::kvpop, 64).kl);
-  CHECK(*result_of(report, method::kvpop, 64).kl < *result_of(report, method::random, 64).kl);
-  CHECK(*result_of(report, method::kvpop, 256).kl < 0.02);
+  CHECK(result_of(report, method::full, 0).kl->value == 0);
+  CHECK(result_of(report, method::kvpop, 256).kl->value < result_of(report, method::kvpop, 64).kl->value);
+  CHECK(result_of(report, method::kvpop, 64).kl->value < result_of(report, method::random, 64).kl->value);
+  CHECK(result_of(report, method::kvpop, 256).kl->value < 0.02);
 }
 
 TEST_CASE("bytes held: the budget, the scorer's memory within it; SnapKV's peak is its prompt") {
@@ -102,9 +109,9 @@ TEST_CASE("chunks of any size and any number of threads give the same answers") 
   for (std::size_t i = 0; i < first.results.size(); ++i) {
     CAPTURE(qwen3::name_of(first.results[i].name));
     CHECK(first.results[i].correct == third.results[i].correct);
-    CHECK(*first.results[i].kl == *third.results[i].kl);
+    CHECK(first.results[i].kl->value == third.results[i].kl->value);
     CHECK(std::abs(first.results[i].correct - second.results[i].correct) <= 1);
-    CHECK(*first.results[i].kl == doctest::Approx(*second.results[i].kl).epsilon(0.1).scale(1e-4));
+    CHECK(first.results[i].kl->value == doctest::Approx(second.results[i].kl->value).epsilon(0.1).scale(1e-4));
   }
   CHECK(first.results[1].budget == (first.tokens + 4) / 8);
 }
@@ -130,21 +137,24 @@ TEST_CASE("JSON in the shape that is promised, null where there is nothing to te
   r.answers = 4;
   r.correct = 3;
   r.accuracy = 0.75;
-  r.retention = qwen3::retention_estimate{0.8, 0.7, 0.9};
-  r.kl = 0.5;
+  r.retention = qwen3::ratio_estimate{0.8, 0.7, 0.9};
+  r.kl = qwen3::ratio_estimate{0.5, 0.4, 0.75};
+  r.loss = qwen3::ratio_estimate{2.5, 2, 3};
+  r.recall = 0.25;
+  r.layer_recall = {0.5, 0};
   r.agreement = 0.25;
   r.kv_bytes = 1024;
   r.tokens_per_second = 10;
   report.results.push_back(r);
   const auto json = nlohmann::ordered_json::parse(qwen3::eval_json(report));
-  CHECK(
-      json.dump() ==
-      R"({"model":"m","data":"d","lines":2,"tokens":30,"results":[)"
-      R"({"method":"keynorm","budget":12,"topk":3,"answers":0,"correct":0,"accuracy":null,"retention":null,)"
-      R"("retention_low":null,"retention_high":null,"kl":null,"agreement":null,"kv_bytes":0,"tokens_per_second":0.0},)"
-      R"({"method":"keynorm","budget":12,"topk":3,"answers":4,"correct":3,"accuracy":0.75,"retention":0.8,)"
-      R"("retention_low":0.7,"retention_high":0.9,"kl":0.5,"agreement":0.25,"kv_bytes":1024,)"
-      R"("tokens_per_second":10.0}]})");
+  CHECK(json.dump() ==
+        R"({"model":"m","data":"d","lines":2,"tokens":30,"results":[)"
+        R"({"method":"keynorm","budget":12,"topk":3,"answers":0,"correct":0,"accuracy":null,"retention":null,)"
+        R"("retention_low":null,"retention_high":null,"kl":null,"agreement":null,"kv_bytes":0,"tokens_per_second":0.0,)"
+        R"("kl_low":null,"kl_high":null,"loss":null,"recall":null,"layer_recall":[]},)"
+        R"({"method":"keynorm","budget":12,"topk":3,"answers":4,"correct":3,"accuracy":0.75,"retention":0.8,)"
+        R"("retention_low":0.7,"retention_high":0.9,"kl":0.5,"agreement":0.25,"kv_bytes":1024,)"
+        R"("tokens_per_second":10.0,"kl_low":0.4,"kl_high":0.75,"loss":2.5,"recall":0.25,"layer_recall":[0.5,0.0]}]})");
   const std::string table = qwen3::eval_table(report);
   CHECK(table.find("keynorm") != std::string::npos);
   CHECK(table.find("0.800 [0.700, 0.900]") != std::string::npos);
