@@ -24,8 +24,8 @@ struct budget_request {
 struct eval_request {
   std::vector<method> methods;
   std::vector<budget_request> budgets;
-  std::int64_t chunk = 128;  // tokens a method takes at once, all methods in lockstep
-  target_settings target;    // what the oracle goes by, and what `recall` compares with
+  std::int64_t chunk = 128;     // tokens a method takes at once, all methods in lockstep
+  target_settings target = {};  // what the oracle goes by, and what `recall` compares with
 };
 
 /// One method under one budget, over all lines.

@@ -20,10 +20,15 @@ using clock = std::chrono::steady_clock;
 
 volatile std::sig_atomic_t interrupted = 0;
 
-// While it lives, Ctrl-C only sets a flag.
+void on_interrupt(int) {
+  interrupted = 1;
+  std::signal(SIGINT, SIG_DFL);
+}
+
+// While it lives, the first Ctrl-C only sets a flag; a second one ends the program.
 class interrupt_guard {
  public:
-  interrupt_guard() : before_(std::signal(SIGINT, [](int) { interrupted = 1; })) { interrupted = 0; }
+  interrupt_guard() : before_(std::signal(SIGINT, on_interrupt)) { interrupted = 0; }
   interrupt_guard(const interrupt_guard&) = delete;
   interrupt_guard& operator=(const interrupt_guard&) = delete;
   ~interrupt_guard() { std::signal(SIGINT, before_); }
@@ -101,6 +106,7 @@ class training {
     batch_metrics recent, all;
     while (state_.step < settings_.rate.steps && interrupted == 0) {
       const batch_metrics metrics = step();
+      if (files_.after_step) files_.after_step(state_.step);
       all.add(metrics);
       recent.add(metrics);
       if (state_.step > settings_.rate.steps - std::max<std::int64_t>(settings_.rate.steps / 10, 1))

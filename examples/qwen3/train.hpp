@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -34,6 +35,7 @@ struct train_files {
   std::string log;  // a JSON object a line; empty: none
   std::int64_t eval_every = 0;
   std::int64_t checkpoint_every = 50;
+  std::function<void(std::int64_t step)> after_step;  // called after each; may be empty
 };
 
 /// How a training ended.

@@ -23,7 +23,7 @@ const char* name_of(score_loss loss);
 /// How losses are formed.
 struct loss_settings {
   score_loss loss = score_loss::boundary;
-  target_settings target;
+  target_settings target = {};
   kvpop::boundary_options boundary{.balance = true};
   std::int64_t least_topk = 1, most_topk = 1;  // drawn anew, log-uniformly, for each document
   std::int64_t samples = 512;                  // comparisons a head and document, at most

@@ -393,7 +393,7 @@ TEST_CASE("memory is linear in the sequence: workspace and resident set at 32,76
           kvpop::transposed_attention({}, x.queries(), x.keys(), x.sums(), kvpop::power_mean(1.0F),
                                       masses_view(mass.data(), {1, 1, tokens}), x.params, memory.get());
         }) == 0);
-  CHECK(resident() - before <= 4096);  // the attention matrix would take 4 GiB
+  if (!kvpop_test::sanitized) CHECK(resident() - before <= 4096);  // the attention matrix would take 4 GiB
   CHECK(mass[0] > 0.0F);
 }
 

@@ -1,5 +1,6 @@
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -37,7 +38,7 @@ std::string token_list(std::span<const std::int32_t> tokens, const char* separat
 TEST_CASE("help is a success, and what cannot be understood is a usage error") {
   const program_result help = run_qwen3("--help");
   CHECK(help.status == 0);
-  for (const char* verb : {"logits", "tokenize", "generate", "eval", "inspect", "agree"})
+  for (const char* verb : {"logits", "tokenize", "generate", "eval", "inspect", "agree", "train", "notebook"})
     CHECK(help.out.find(verb) != std::string::npos);
   CHECK(run_qwen3("eval --help").status == 0);
   check_refused("", 2, "A subcommand is required");
@@ -240,4 +241,55 @@ TEST_CASE("agree reports differing evictions") {
   CHECK(r.status == 0);
   CHECK(r.out.find("replayed death times: 0 death times differ") != std::string::npos);
   check_refused("agree " + model, 2, "agree needs --tokens or --text");
+}
+
+TEST_CASE("train: what cannot be, before anything is read") {
+  const temporary_directory directory;
+  const std::string output = " --output " + shell_word(directory / "s.safetensors");
+  write_file(directory / "t.txt", "the old mill sees a barn\n");
+  const std::string verb = "train " + model + " --data " + shell_word(directory / "t.txt") + output;
+  check_refused("train " + model + output, 2, "--data is required");
+  check_refused(verb + " --scorer lstm", 2, "--scorer is \"lstm\"; it must be kvpop or kvpop-mlp");
+  check_refused(
+      verb + " --window 32 --budget 36", 2,
+      "a budget of 36 entries a head leaves no long-range place: 4 sinks + 32 window + 3 for the scorer's memory");
+  check_refused(verb + " --window 32 --delay 33", 2, "--delay is 33; it must be in 0 .. 32");
+  check_refused(verb + " --window 600", 2, "--seq is 1024; it must be at least two windows, 1200");
+  check_refused(verb + " --window 32 --state 16", 2, "--state needs two numbers");
+  check_refused(verb + " --window 32 --target best", 2, "--target is \"best\"");
+  check_refused(verb + " --window 32 --loss none", 2, "--loss is \"none\"; it must be boundary, regression or pairs");
+  check_refused(verb + " --window 32 --aggregate sum", 2, "--aggregate is \"sum\"; it must be max or mean");
+  check_refused(verb + " --window 32 --spread 0.5", 2, "--spread is 0.5");
+  check_refused(verb + " --window 32 --compression 100", 2, "--compression is 100");
+  check_refused(verb + " --window 32", 1, "t.txt has 7 tokens; at least two windows, 64, are needed");
+  check_refused(verb + " --steps 0", 2, "--steps");
+  check_refused(verb + " --lr 0", 2, "--lr");
+}
+
+TEST_CASE(
+    "notebook makes data that train takes, and the scorer it trains is what eval takes; the oracle is eval's alone") {
+  const temporary_directory directory;
+  const program_result made = run_qwen3("notebook --sequences 3 --tokens 200 --seed 4");
+  CHECK(made.status == 0);
+  CHECK(std::count(made.out.begin(), made.out.end(), '\n') == 3);
+  write_file(directory / "t.jsonl", made.out);
+  const std::string scorer = shell_word(directory / "s.safetensors");
+  const program_result trained = run_qwen3(
+      "train " + model + " --data " + shell_word(directory / "t.jsonl") + " --scorer kvpop-mlp --output " + scorer +
+      " --window 32 --seq 256 --budget 64 --steps 2 --batch 1 --hidden 4 --plot " + shell_word(directory / "p.svg"));
+  CAPTURE(trained.err);
+  CHECK(trained.status == 0);
+  CHECK(trained.out.find("2 steps") != std::string::npos);
+  CHECK(trained.err.find("memory") != std::string::npos);
+  CHECK(read_file(directory / "p.svg").find("<svg") != std::string::npos);
+  const program_result measured = run_qwen3("eval " + model + " --data " + shell_word(directory / "t.jsonl") +
+                                            " --methods kvpop-mlp,oracle --budgets 64 --layers --scorer " + scorer);
+  CAPTURE(measured.err);
+  CHECK(measured.status == 0);
+  CHECK(measured.out.find("oracle") != std::string::npos);
+  CHECK(measured.out.find("recall by layer") != std::string::npos);
+  check_refused("generate --prompt x --method oracle --budget 64 " + model, 2,
+                "--method oracle knows the text that is still to come: only eval has it");
+  CHECK(run_qwen3("notebook --sequences 0").out.empty());
+  check_refused("notebook", 2, "--sequences is required");
 }

@@ -35,7 +35,7 @@ TEST_CASE("names and methods are one to one") {
     CHECK(qwen3::method_of(qwen3::name_of(m)) == m);
     names += std::string(qwen3::name_of(m)) + " ";
   }
-  CHECK(names == "full streaming random keynorm tova h2o snapkv kvpop-mlp kvpop ");
+  CHECK(names == "full streaming random keynorm tova h2o snapkv kvpop-mlp kvpop oracle ");
   CHECK(message_of<usage_error>([] { qwen3::method_of("kvpopp"); }).find("no method is called \"kvpopp\"") == 0);
 }
 
