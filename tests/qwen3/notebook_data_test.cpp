@@ -91,7 +91,8 @@ TEST_CASE("lines are drawn as often as the definition says") {
     }
   }
   for (const auto& [kind, mean] : expected) {
-    CAPTURE(kind);
+    const std::string name = kind;
+    CAPTURE(name);
     const double ours = sums[kind] / documents;
     const double error = std::sqrt((squares[kind] / documents - ours * ours) / documents);
     CHECK(std::abs(ours - mean) < 4 * error + 0.2);
