@@ -164,7 +164,7 @@ class training {
       metrics.add(batch_.learn(rows_.at(index), state_.scorer, static_cast<std::uint64_t>(index),
                                1.0F / static_cast<float>(settings_.batch), gradient_));
     }
-    const double norm = std::sqrt(kvpop::sum_of_squares(gradient_.data(), static_cast<std::int64_t>(gradient_.size())));
+    const double norm = kvpop::global_norm(gradient_.data(), static_cast<std::int64_t>(gradient_.size()));
     if (!std::isfinite(norm) || !std::isfinite(metrics.loss)) stop_not_finite();
     const std::int64_t done = state_.step + 1;
     const double rate = settings_.rate.at(done), scale = kvpop::clip_scale(norm, settings_.clip);

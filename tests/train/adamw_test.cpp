@@ -63,6 +63,24 @@ TEST_CASE("clipping: to the limit and no further; 0 is no limit") {
   CHECK(kvpop::clip_scale(5.0, 1.0) == doctest::Approx(0.2));
   CHECK(kvpop::clip_scale(0.5, 1.0) == 1.0);
   CHECK(kvpop::clip_scale(5.0, 0.0) == 1.0);
+  CHECK(kvpop::clip_scale(1.0, 1.0) == 1.0);
+  CHECK(kvpop::global_norm(x.data(), 2) == 5.0);
+  CHECK(kvpop::global_norm(x.data(), 0) == 0.0);
+  const float largest[1]{std::numeric_limits<float>::max()};
+  CHECK(kvpop::is_finite_norm(kvpop::global_norm(largest, 1)));
+}
+
+TEST_CASE("a norm that is not finite is told apart and never gives a scale that could be used") {
+  for (const double bad : {std::numeric_limits<double>::quiet_NaN(), -std::numeric_limits<double>::quiet_NaN(),
+                           std::numeric_limits<double>::infinity()}) {
+    const std::vector<double> x{1.0, bad};
+    const double norm = kvpop::global_norm(x.data(), 2);
+    CHECK_FALSE(kvpop::is_finite_norm(norm));
+    for (const double limit : {0.0, 1.0}) CHECK(std::isnan(kvpop::clip_scale(norm, limit)));
+  }
+  for (const double good : {0.0, 1e-310, 1.0, std::numeric_limits<double>::max()}) {
+    CHECK(kvpop::is_finite_norm(good));
+  }
 }
 
 TEST_CASE("options out of range are refused by name") {

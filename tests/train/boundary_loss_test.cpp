@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include <cmath>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -67,7 +68,7 @@ TEST_CASE_TEMPLATE("boundary.* of the golden data: loss and gradients to scores 
   check_golden<T>("boundary.1");
 }
 
-TEST_CASE("gradients are central differences in double, for every weighting") {
+TEST_CASE("gradients are central differences in double, balanced and not") {
   kvpop_test::generator random(860);
   for (int draw = 0; draw < kvpop_test::draws(300); ++draw) {
     const index_t tokens = random.integer(8, 30);
@@ -76,10 +77,8 @@ TEST_CASE("gradients are central differences in double, for every weighting") {
     const auto teacher = kvpop_test::normals<double>(random, tokens, 2.0);
     const auto pairs = pairs_of(teacher, limits);
     const auto count = static_cast<index_t>(pairs.size());
-    boundary_options options{random.pick({0.3, 1.0}), random.chance(0.5), random.chance(0.5), random.pick({0.5, 1.0})};
+    const boundary_options options{random.pick({0.3, 1.0}), random.chance(0.5)};
     double lg = -0.01;
-    // The teacher's decay is a constant: margins are those of the lg at which the gradient is taken.
-    options.margin_weights = false;
     std::vector<double> dr(r.size(), 0.0);
     const auto value = [&] {
       std::vector<double> ignored(r.size());
@@ -114,7 +113,109 @@ TEST_CASE("omega: margins grow with the teacher's gap, balance gives each sign h
   CHECK(loss({1.0, true, false, 1.0}).loss == doctest::Approx((1.5 + 0.75 + 0.75) * half));
   CHECK(loss({1.0, false, true, 2.0}).loss ==
         doctest::Approx((3 - std::exp(-1.0) - std::exp(-0.25) - std::exp(-15.0)) * half));
-  CHECK(loss({}).right == 2);  // a gap of 0 is no win
+  CHECK(loss({}).right == 1);  // equal scores: the later token, which is the entering one, stays
+}
+
+TEST_CASE("right counts what a cache that runs on the student's scores would do: ties, NaN, infinities, decay") {
+  const double nan = std::numeric_limits<double>::quiet_NaN(), inf = std::numeric_limits<double>::infinity();
+  const auto enters = [](double entering, double boundary, double log_gamma) {
+    std::vector<double> r(12, 0.0), dr(12, 0.0);
+    r[5] = entering, r[2] = boundary;
+    index_t right[2];
+    for (const bool wins : {false, true}) {
+      const boundary_pair pair{9, 5, 2, wins};
+      right[wins ? 1 : 0] = kvpop::boundary_loss(&pair, 1, r.data(), log_gamma, nullptr, {}, 1.0, dr.data()).right;
+    }
+    REQUIRE(right[0] + right[1] == 1);
+    return right[1] == 1;
+  };
+  CHECK(enters(0.0, 0.0, 0.0));
+  CHECK(enters(-0.0, 0.0, 0.0));
+  CHECK(enters(inf, inf, 0.0));
+  CHECK(enters(-inf, nan, 0.0));
+  CHECK(enters(nan, nan, 0.0));
+  CHECK_FALSE(enters(nan, -inf, 0.0));
+  CHECK_FALSE(enters(1.0, 1.5, 0.0));
+  CHECK(enters(1.0, 1.5, -0.25));  // the boundary token is older by 3 and has decayed by .75 more
+}
+
+// One pair's term as docs/method.md section 5 writes it, in long double; `decay` is the teacher's, a constant.
+long double term(const boundary_pair& p, const std::vector<double>& r, double log_gamma,
+                 const std::vector<double>& teacher, double decay, const boundary_options& options) {
+  const auto effective = [&p](const std::vector<double>& x, index_t t, double lg) {
+    return static_cast<long double>(x[static_cast<std::size_t>(t)]) +
+           static_cast<long double>(p.query - t) * static_cast<long double>(lg);
+  };
+  const long double gap = effective(r, p.entering, log_gamma) - effective(r, p.boundary, log_gamma);
+  const long double far = effective(teacher, p.entering, decay) - effective(teacher, p.boundary, decay);
+  const long double omega =
+      options.margin_weights ? 1 - std::exp(-std::abs(far) / static_cast<long double>(options.margin)) : 1;
+  const long double z = (p.wins ? -gap : gap) / static_cast<long double>(options.tau);
+  return omega * std::log1p(std::exp(z));
+}
+
+TEST_CASE("margin weights: loss, gradients and decay are those of the formula, whose teacher stands still") {
+  kvpop_test::generator random(861);
+  for (int draw = 0; draw < kvpop_test::draws(1000); ++draw) {
+    const index_t tokens = random.integer(6, 20);
+    const kvpop::budget limits{random.integer(0, 2), random.integer(1, 3), random.integer(1, 4)};
+    auto r = kvpop_test::normals<double>(random, tokens, 1.0);
+    const auto teacher = kvpop_test::normals<double>(random, tokens, 1.0);
+    const double decay = -random.uniform();
+    std::vector<double> priority = teacher;
+    for (std::size_t t = 0; t < priority.size(); ++t) priority[t] -= static_cast<double>(t) * decay;
+    const auto pairs = pairs_of(priority, limits);
+    boundary_options options{random.pick({0.3, 1.0}), random.chance(0.5), true, random.pick({0.5, 1.0, 3.0})};
+    index_t wins = 0;
+    for (const boundary_pair& p : pairs) wins += p.wins ? 1 : 0;
+    const auto count = static_cast<index_t>(pairs.size());
+    const auto loss = [&](double log_gamma) {
+      long double sum = 0;
+      for (const boundary_pair& p : pairs) {
+        const index_t same = p.wins ? wins : count - wins;
+        const long double half =
+            options.balance ? 0.5L * static_cast<long double>(count) / static_cast<long double>(same) : 1;
+        sum += half * term(p, r, log_gamma, teacher, decay, options);
+      }
+      return 0.7L * sum;
+    };
+    std::vector<double> dr(r.size(), 0.0);
+    const auto got =
+        kvpop::boundary_loss(pairs.data(), count, r.data(), decay, teacher.data(), options, 0.7, dr.data());
+    REQUIRE(std::abs(static_cast<double>(loss(decay)) - got.loss) <= 1e-12 * (1 + got.loss));
+    constexpr double step = 1e-5;
+    for (std::size_t t = 0; t < r.size(); ++t) {
+      const double kept = r[t];
+      r[t] = kept + step;
+      const long double above = loss(decay);
+      r[t] = kept - step;
+      const long double below = loss(decay);
+      r[t] = kept;
+      REQUIRE(std::abs(static_cast<double>(above - below) / (2 * step) - dr[t]) <= 1e-6 * (1 + std::abs(dr[t])));
+    }
+    const double slope = static_cast<double>(loss(decay + step) - loss(decay - step)) / (2 * step);
+    REQUIRE(std::abs(slope - got.dlog_gamma) <= 1e-5 * (1 + std::abs(got.dlog_gamma)));
+
+    const std::vector<float> narrow(r.begin(), r.end());
+    std::vector<float> narrow_dr(r.size(), 0.0F);
+    const auto f32 = kvpop::boundary_loss(pairs.data(), count, narrow.data(), static_cast<float>(decay), teacher.data(),
+                                          options, 0.7F, narrow_dr.data());
+    REQUIRE(std::abs(static_cast<double>(f32.loss) - got.loss) <= 1e-5 * (1 + got.loss));
+    REQUIRE(std::abs(static_cast<double>(f32.dlog_gamma) - got.dlog_gamma) <=
+            1e-5 * (1 + std::abs(got.dlog_gamma)) * static_cast<double>(tokens));
+    for (std::size_t t = 0; t < r.size(); ++t) {
+      REQUIRE(std::abs(static_cast<double>(narrow_dr[t]) - dr[t]) <= 2e-5 * (1 + std::abs(dr[t])));
+    }
+  }
+}
+
+TEST_CASE("decay and its slope stay finite for any parameter") {
+  for (const double huge : {800.0, 1e30, 1e300}) {
+    CHECK(kvpop::log_gamma_of_parameter(huge) == -huge);
+    CHECK(kvpop::log_gamma_slope(huge) == -1.0);
+    CHECK(kvpop::log_gamma_of_parameter(-huge) == 0.0);
+    CHECK(kvpop::log_gamma_slope(-huge) == 0.0);
+  }
 }
 
 TEST_CASE("huge gaps give finite losses and the gradient of the hinge") {

@@ -28,6 +28,15 @@ TEST_CASE("constant after warm-up; no warm-up begins at the peak; all warm-up en
   CHECK(schedule{3.0, 5, 5}.at(6) == doctest::Approx(0.0));
 }
 
+TEST_CASE("step 0 is 0 with a warm-up and the peak without one") {
+  for (const auto shape : {schedule_shape::cosine, schedule_shape::constant}) {
+    CHECK(schedule{3.0, 2, 9, shape}.at(0) == 0.0);
+    CHECK(schedule{3.0, 0, 9, shape}.at(0) == 3.0);
+  }
+  CHECK(schedule{3.0, 0, 9, schedule_shape::constant}.at(1) == 3.0);
+  CHECK(schedule{3.0, 0, 9, schedule_shape::constant}.at(10) == 3.0);
+}
+
 TEST_CASE("what does not fit is refused by name") {
   using kvpop_test::message_of;
   CHECK(message_of([] { schedule{1.0, 0, 0}.validate(); }) == "kvpop: schedule.steps is 0; it must be at least 1");

@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include <cmath>
+#include <limits>
 #include <vector>
 
 #include "support/train_cases.hpp"  // normals
@@ -80,6 +81,24 @@ TEST_CASE("pairs: a logistic loss on the sign of the target's difference, ties s
     }();
     REQUIRE(loss(perfect, dr) == doctest::Approx(0.0));
   }
+}
+
+TEST_CASE("pairs: NaN targets and equal infinities are skipped, an infinity outranks every number") {
+  const double nan = std::numeric_limits<double>::quiet_NaN(), inf = std::numeric_limits<double>::infinity();
+  const std::vector<double> r(3, 0.0);
+  const auto gradient = [&](const std::vector<double>& target) {
+    std::vector<double> dr(3, 0.0);
+    kvpop::random_stream stream(5);
+    kvpop::pair_loss(stream, r.data(), target.data(), 3, {0, 1, 1}, 64, 1.0, dr.data());
+    return dr;
+  };
+  const std::vector<double> nothing(3, 0.0);
+  CHECK(gradient({nan, 1.0, 9.0}) == nothing);  // the window's own token, 9, takes no part
+  CHECK(gradient({1.0, -nan, 9.0}) == nothing);
+  CHECK(gradient({inf, inf, 9.0}) == nothing);
+  CHECK(gradient({-0.0, 0.0, 9.0}) == nothing);
+  CHECK(gradient({inf, 1e300, 9.0})[0] < 0.0);  // its score is to rise
+  CHECK(gradient({-inf, -1e300, 9.0})[0] > 0.0);
 }
 
 TEST_CASE("too few tokens give no loss") {

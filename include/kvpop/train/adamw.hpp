@@ -1,6 +1,9 @@
 #pragma once
 
+#include <bit>  // std::bit_cast
 #include <cmath>
+#include <cstdint>
+#include <limits>
 
 #include "kvpop/core/error.hpp"  // fail
 
@@ -62,9 +65,24 @@ template <class T>
   return sum;
 }
 
-/// What gradients of this norm are multiplied by so that it is at most `limit`; 1 when there is no limit (0). A norm that is
-/// not finite gives NaN or 0: check it before.
-[[nodiscard]] inline double clip_scale(double norm, double limit) noexcept {
+/// Euclidean norm of one array, in double. O(count); does not allocate. Squares of doubles beyond 1e154 overflow to
+/// infinity; those of floats never do.
+template <class T>
+[[nodiscard]] double global_norm(const T* x, index_t count) noexcept {
+  return std::sqrt(sum_of_squares(x, count));
+}
+
+/// Whether a norm is neither infinite nor NaN; on false the caller skips the step or stops. Decided on bits, by reference:
+/// where a consumer compiles with -ffast-math, std::isfinite is always true.
+[[nodiscard]] inline bool is_finite_norm(const double& norm) noexcept {
+  constexpr std::uint64_t exponent = std::uint64_t{0x7ff} << 52U;
+  return (std::bit_cast<std::uint64_t>(norm) & exponent) != exponent;
+}
+
+/// What gradients of this norm are multiplied by so that it is at most `limit`; 1 when there is no limit (0). A norm that
+/// is not finite gives NaN, whatever the limit, so that it cannot pass for a harmless one: see is_finite_norm.
+[[nodiscard]] inline double clip_scale(const double& norm, double limit) noexcept {
+  if (!is_finite_norm(norm)) return std::numeric_limits<double>::quiet_NaN();
   return limit > 0 && norm > limit ? limit / norm : 1.0;
 }
 

@@ -1,7 +1,9 @@
 #pragma once
 
 #include <cmath>
+#include <type_traits>
 
+#include "kvpop/select/priority.hpp"       // fold_decay
 #include "kvpop/train/boundary_pairs.hpp"  // boundary_pair
 
 KVPOP_NAMESPACE_BEGIN
@@ -25,8 +27,18 @@ template <class T>
 struct boundary_result {
   T loss{};           ///< sum over the pairs of weight * omega * softplus(...)
   T dlog_gamma{};     ///< its derivative with respect to log gamma
-  index_t right = 0;  ///< pairs that the student orders as the teacher does
+  index_t right = 0;  ///< pairs that the student orders as the teacher does, each by select/order.hpp
 };
+
+/// Rank of a token by the student: what a cache that runs on these scores compares (select/priority.hpp).
+template <class T>
+[[nodiscard]] rank student_rank(const T* r, T log_gamma, index_t position) noexcept {
+  if constexpr (std::is_same_v<T, float>) {
+    return rank_of(fold_decay(r[position], log_gamma, position), position);
+  } else {
+    return rank_of(std::fma(-static_cast<double>(position), log_gamma, r[position]), position);
+  }
+}
 
 /// Loss and gradient of some pairs of one head (docs/method.md section 5; KVpop, arXiv 2607.05061):
 ///
@@ -69,7 +81,8 @@ boundary_result<T> boundary_loss(const boundary_pair* pairs, index_t count, cons
     dr[p.entering] += slope;
     dr[p.boundary] -= slope;
     result.dlog_gamma += slope * lead;
-    result.right += (gap > T{0}) == p.wins ? 1 : 0;
+    const bool enters = outranks(student_rank(r, log_gamma, p.entering), student_rank(r, log_gamma, p.boundary));
+    result.right += enters == p.wins ? 1 : 0;
   }
   return result;
 }

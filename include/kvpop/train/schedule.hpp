@@ -25,9 +25,10 @@ struct schedule {
     expects(warmup >= 0 && warmup <= steps, "schedule.warmup", warmup, "in 0 .. steps");
   }
 
-  /// The rate of step 1, 2, ... steps; beyond the last one, that of the last one.
+  /// The rate of step 1, 2, ... steps; beyond the last one, that of the last one. That of step 0 is 0, or the peak when
+  /// there is no warm-up.
   [[nodiscard]] double at(index_t step) const noexcept {
-    if (step <= warmup) return peak * static_cast<double>(step) / static_cast<double>(warmup);
+    if (warmup > 0 && step <= warmup) return peak * static_cast<double>(step) / static_cast<double>(warmup);
     if (shape == schedule_shape::constant) return peak;
     const index_t left = steps - warmup;
     const double done = step >= steps ? 1.0 : static_cast<double>(step - warmup) / static_cast<double>(left);

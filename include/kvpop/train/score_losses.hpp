@@ -1,8 +1,10 @@
 #pragma once
 
 #include <cmath>
+#include <cstdint>
 
 #include "kvpop/cache/budget.hpp"         // budget
+#include "kvpop/select/order.hpp"         // order_key
 #include "kvpop/train/random_stream.hpp"  // random_stream
 
 /// @file
@@ -31,7 +33,8 @@ T regression_loss(const T* r, const double* target, index_t tokens, const budget
 }
 
 /// Adds to dr [tokens] the gradient of weight * sum over `pairs` random pairs of log(1 + exp(-(r_a - r_b))), a being the one
-/// with the larger target, and returns that sum. Pairs with equal targets count 0. O(pairs). Does not allocate.
+/// with the larger target, and returns that sum. Pairs with equal targets, or with one that is NaN, count 0. O(pairs).
+/// Does not allocate.
 template <class T>
 T pair_loss(random_stream& random, const T* r, const double* target, index_t tokens, const budget& limits,
             index_t pairs, T weight, T* dr) noexcept {
@@ -40,12 +43,13 @@ T pair_loss(random_stream& random, const T* r, const double* target, index_t tok
   for (index_t i = 0; i < pairs && count > 1; ++i) {
     index_t a = limits.sinks + random.integer(0, count - 1);
     index_t b = limits.sinks + random.integer(0, count - 1);
-    if (target[a] < target[b]) {
+    if (order_key(target[a]) < order_key(target[b])) {
       const index_t c = a;
       a = b;
       b = c;
     }
-    if (!(target[a] > target[b])) continue;
+    const std::uint64_t lesser = order_key(target[b]);  // 0: NaN
+    if (lesser == order_key(target[a]) || lesser == 0) continue;
     const T z = r[b] - r[a];
     loss += weight * ((z > T{0} ? z : T{0}) + std::log1p(std::exp(-std::abs(z))));
     const T slope = weight / (T{1} + std::exp(-z));
