@@ -483,11 +483,20 @@ TEST_CASE("bad arguments are refused by name before anything is written") {
         std::string::npos);
   CHECK(call(q, out, {{}, weights_type(p.weights.data(), {2, 3, 9})})
             .find("weights.extent(slot) is 9; the cache has 10") != std::string::npos);
+  CHECK(call({p.q.data(), {2, 6, 8}, {48, 8, 2}}, out) == "kvpop: decode_attention: q.stride(dim) is 2; it must be 1");
+  CHECK(call({nullptr, {2, 6, 8}}, out) == "kvpop: decode_attention: q has no data");
+  CHECK(call(q, {p.out.data(), {2, 6, 4}, {24, 4, -1}}) ==
+        "kvpop: decode_attention: out.stride(dim) is -1; it must be 1");
+  CHECK(call(q, {nullptr, {2, 6, 4}}) == "kvpop: decode_attention: out has no data");
+  CHECK(call(q, out, {{}, weights_type(p.weights.data(), {2, 3, 10}, {30, 10, 0})}) ==
+        "kvpop: decode_attention: weights.stride(slot) is 0; it must be 1");
   kvpop::attention_params params;
   params.sliding_window = -3;
   CHECK(call(q, out, {}, params).find("attention_params.sliding_window is -3") != std::string::npos);
   std::vector<std::byte> small(64);
   CHECK(call(q, out, {}, {}, {small.data(), small.size()}).find("decode_attention: workspace.bytes is 64; at least ") !=
         std::string::npos);
+  CHECK(call(q, out, {}, {}, {nullptr, 1 << 20}) ==
+        "kvpop: decode_attention: workspace.data is null; workspace.bytes is 1048576");
   CHECK(same_bytes(p.out, before));
 }

@@ -212,12 +212,29 @@ TEST_CASE("what does not fit is refused by name, and nothing is written") {
   };
   CHECK(run(0, 3, {}, memory.size()) ==
         "kvpop: masked_attention: q.extent(head) is 0; it must be a multiple of k.extent(head)");
-  CHECK(run(2, 2, {}, memory.size()) == "kvpop: masked_attention: v.extent(token) is 2; the call has 3");
-  CHECK(run(1, 3, {}, memory.size()) == "kvpop: masked_attention: out.extent(head) is 2; the call has 1");
+  CHECK(run(2, 2, {}, memory.size()) == "kvpop: masked_attention: v.extent(token) is 2; expected 3");
+  CHECK(run(1, 3, {}, memory.size()) == "kvpop: masked_attention: out.extent(head) is 2; expected 1");
   kvpop::masked_params params;
   const index_t deaths[2] = {};
+  params.deaths = {deaths, {1, 1, 3}, {3, 3, 0}};
+  CHECK(run(2, 3, params, memory.size()) == "kvpop: masked_attention: deaths.stride(token) is 0; it must be 1");
   params.deaths = {deaths, {1, 1, 2}};
   CHECK(run(2, 3, params, memory.size()) == "kvpop: masked_attention: deaths.extent(token) is 2; k has 3");
+  const auto run_on = [&](const kvpop::chunk_view<const float>& q, const kvpop::chunk_view<const float>& v,
+                          const kvpop::chunk_view<float>& to) {
+    return message_of([&] {
+      kvpop::masked_attention<key_dim, value_dim>({}, q, x.rows(x.k, 1, key_dim), v, to, {},
+                                                  {memory.data(), memory.size()});
+    });
+  };
+  const auto q = x.rows(x.q, 2, key_dim), v = x.rows(x.v, 1, value_dim);
+  const kvpop::chunk_view<float> to(out.data(), {1, 3, 2, value_dim});
+  CHECK(run_on({nullptr, q.extents()}, v, to) == "kvpop: masked_attention: q has no data");
+  CHECK(run_on(q, {nullptr, v.extents()}, to) == "kvpop: masked_attention: v has no data");
+  CHECK(run_on(q, {v.data(), v.extents(), {0, value_dim, value_dim, 2}}, to) ==
+        "kvpop: masked_attention: v.stride(dim) is 2; it must be 1");
+  CHECK(run_on(q, v, {to.data(), to.extents(), {0, 2, 1, 0}}) ==
+        "kvpop: masked_attention: out.stride(dim) is 0; it must be 1");
   CHECK(run(2, 3, {}, 10).substr(0, 54) == "kvpop: masked_attention: workspace.bytes is 10; at lea");
   for (const float value : out) CHECK(value == -3.0F);
 }

@@ -151,25 +151,43 @@ TEST_CASE("strided rows of 16 bits are read and written in place") {
   for (const float x : lse) CHECK(x == doctest::Approx(std::log(2.0)));
 }
 
-TEST_CASE("extents that differ are named, and nothing is written") {
+TEST_CASE("extents that differ, rows in pieces and missing data are named, and nothing is written") {
   std::vector<float> data(100, 1.0F), out(24, 5.0F), lse(6, 5.0F);
   using rows = kvpop::step_view<const float>;
   using sums = kvpop::lse_view<const float>;
-  const auto refused = [&](const rows& a, const sums& lse_a, const rows& b, const sums& lse_b) {
-    return message_of([&] {
-      kvpop::merge_attention({}, a, lse_a, b, lse_b, kvpop::step_view<float>(out.data(), {2, 3, 4}),
-                             kvpop::lse_view<float>(lse.data(), {2, 3}));
-    });
-  };
   const float* x = data.data();
   const rows good(x, {2, 3, 4});
   const sums fine(x, {2, 3});
-  CHECK(refused(rows(x, {1, 3, 4}), fine, good, fine) == "kvpop: merge_attention: extent of out_a is 1; out has 2");
-  CHECK(refused(good, fine, rows(x, {2, 4, 4}), fine) == "kvpop: merge_attention: extent of out_b is 4; out has 3");
-  CHECK(refused(good, sums(x, {3, 3}), good, fine) == "kvpop: merge_attention: extent of lse_a is 3; out has 2");
-  CHECK(refused(good, fine, good, sums(x, {2, 2})) == "kvpop: merge_attention: extent of lse_b is 2; out has 3");
-  CHECK(refused(rows(x, {2, 3, 5}), fine, good, fine) == "kvpop: merge_attention: out_a.extent(dim) is 5; out has 4");
-  CHECK(refused(good, fine, rows(x, {2, 3, 3}), fine) == "kvpop: merge_attention: out_b.extent(dim) is 3; out has 4");
+  const kvpop::step_view<float> to(out.data(), {2, 3, 4});
+  const kvpop::lse_view<float> to_lse(lse.data(), {2, 3});
+  const auto refused = [&](const rows& a, const sums& lse_a, const rows& b, const sums& lse_b, const auto& into,
+                           const auto& lse_into) {
+    return message_of([&] { kvpop::merge_attention({}, a, lse_a, b, lse_b, into, lse_into); });
+  };
+  const std::string verb = "kvpop: merge_attention: ";
+  CHECK(refused(rows(x, {1, 3, 4}), fine, good, fine, to, to_lse) == verb + "out_a.extent(sequence) is 1; expected 2");
+  CHECK(refused(good, fine, rows(x, {2, 4, 4}), fine, to, to_lse) == verb + "out_b.extent(head) is 4; expected 3");
+  CHECK(refused(good, sums(x, {3, 3}), good, fine, to, to_lse) == verb + "lse_a.extent(sequence) is 3; expected 2");
+  CHECK(refused(good, fine, good, sums(x, {2, 2}), to, to_lse) == verb + "lse_b.extent(head) is 2; expected 3");
+  CHECK(refused(rows(x, {2, 3, 5}), fine, good, fine, to, to_lse) == verb + "out_a.extent(dim) is 5; expected 4");
+  CHECK(refused(good, fine, rows(x, {2, 3, 3}), fine, to, to_lse) == verb + "out_b.extent(dim) is 3; expected 4");
+  CHECK(refused(rows(x, {2, 3, 4}, {12, 4, 2}), fine, good, fine, to, to_lse) ==
+        verb + "out_a.stride(dim) is 2; it must be 1");
+  CHECK(refused(good, fine, rows(x, {2, 3, 4}, {12, 4, 0}), fine, to, to_lse) ==
+        verb + "out_b.stride(dim) is 0; it must be 1");
+  CHECK(refused(rows(nullptr, {2, 3, 4}), fine, good, fine, to, to_lse) == verb + "out_a has no data");
+  CHECK(refused(good, fine, rows(nullptr, {2, 3, 4}), fine, to, to_lse) == verb + "out_b has no data");
+  CHECK(refused(good, sums(nullptr, {2, 3}), good, fine, to, to_lse) == verb + "lse_a has no data");
+  CHECK(refused(good, fine, good, sums(nullptr, {2, 3}), to, to_lse) == verb + "lse_b has no data");
+  CHECK(refused(good, fine, good, fine, kvpop::step_view<float>(nullptr, {2, 3, 4}), to_lse) ==
+        verb + "out has no data");
+  CHECK(refused(good, fine, good, fine, kvpop::step_view<float>(out.data(), {2, 3, 4}, {12, 4, 3}), to_lse) ==
+        verb + "out.stride(dim) is 3; it must be 1");
+  CHECK(refused(good, fine, good, fine, to, kvpop::lse_view<float>(nullptr, {2, 3})) == verb + "lse has no data");
+  CHECK(refused(good, fine, good, fine, to, kvpop::lse_view<float>(lse.data(), {2, 4})) ==
+        verb + "lse.extent(head) is 4; expected 3");
   CHECK(out == std::vector<float>(24, 5.0F));
   CHECK(lse == std::vector<float>(6, 5.0F));
+  CHECK(refused(rows(nullptr, {0, 3, 4}), sums(nullptr, {0, 3}), rows(nullptr, {0, 3, 4}), sums(nullptr, {0, 3}),
+                kvpop::step_view<float>(nullptr, {0, 3, 4}), kvpop::lse_view<float>(nullptr, {0, 3})) == "no error");
 }

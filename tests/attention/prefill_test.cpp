@@ -608,11 +608,11 @@ TEST_CASE_FIXTURE(spoilt, "bad arguments of prefill: options") {
   params.counts = {};
   kvpop::eviction gone;
   params.evicted = {&gone, {2, 4, 4}};
-  CHECK(refused() == "kvpop: prefill: evicted is [2, 4, 4]; expected [2, 4, 3]");
+  CHECK(refused() == "kvpop: prefill: evicted.extent(head) is 4; expected 3");
   params.evicted = {};
   float lse = 0;
   params.lse = {&lse, {2, 4, 3}};
-  CHECK(refused() == "kvpop: prefill: lse must be [2, 4, 6]");
+  CHECK(refused() == "kvpop: prefill: lse.extent(head) is 3; expected 6");
   params.lse = {};
   params.attention.scale = std::numeric_limits<float>::quiet_NaN();
   CHECK(refused().find("attention_params.scale is") != std::string::npos);

@@ -416,6 +416,20 @@ TEST_CASE("what does not fit is refused by name, and nothing is written") {
         "kvpop: transposed_attention: q.extent(dim) is 2; k has 3");
   CHECK(run(x.queries(), x.keys(), {}, 3, memory.get()) ==
         "kvpop: transposed_attention: mass.extent(token) is 3; the key range has 4");
+  CHECK(run({x.q.data(), {1, 4, 2, 3}, {24, 6, 3, 2}}, x.keys(), {}, 4, memory.get()) ==
+        "kvpop: transposed_attention: q.stride(dim) is 2; it must be 1");
+  CHECK(run(x.queries(), {x.k.data(), {1, 4, 2, 3}, {24, 6, 3, 0}}, {}, 4, memory.get()) ==
+        "kvpop: transposed_attention: k.stride(dim) is 0; it must be 1");
+  CHECK(run({nullptr, {1, 4, 2, 3}}, x.keys(), {}, 4, memory.get()) == "kvpop: transposed_attention: q has no data");
+  CHECK(run(x.queries(), {nullptr, {1, 4, 2, 3}}, {}, 4, memory.get()) == "kvpop: transposed_attention: k has no data");
+  const auto run_sums = [&](const float* sums, float* to) {
+    return message_of([&] {
+      kvpop::transposed_attention({}, x.queries(), x.keys(), {sums, {1, 4, 2}}, kvpop::weight_sum{},
+                                  masses_view(to, {1, 2, 4}), {}, memory.get());
+    });
+  };
+  CHECK(run_sums(nullptr, mass.data()) == "kvpop: transposed_attention: lse has no data");
+  CHECK(run_sums(x.lse.data(), nullptr) == "kvpop: transposed_attention: mass has no data");
   kvpop::transposed_params params;
   params.delay = -1;
   CHECK(run(x.queries(), x.keys(), params, 4, memory.get()) ==

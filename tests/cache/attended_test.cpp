@@ -211,11 +211,12 @@ TEST_CASE("what does not fit is an error that says what, and changes not one byt
     CHECK(before == cache.snapshot());
     return message;
   };
-  const std::string shape = "kvpop: attended: weights must be [2, 3, 50] with contiguous slots";
-  CHECK(refused(kvpop::tova{}, q, {}) == shape);
-  CHECK(refused(kvpop::tova{}, q, {data.data(), {2, 3, 7}}) == shape);
-  CHECK(refused(kvpop::h2o{}, q, {data.data(), {2, 2, 50}}) == shape);
-  CHECK(refused(kvpop::h2o{}, q, {data.data(), {2, 3, 50}, {1, 1, 2}}) == shape);
+  const std::string weights = "kvpop: attended: weights";
+  CHECK(refused(kvpop::tova{}, q, {}) == weights + ".extent(sequence) is 0; expected 2");
+  CHECK(refused(kvpop::tova{}, q, {data.data(), {2, 3, 7}}) == weights + ".extent(slot) is 7; expected 50");
+  CHECK(refused(kvpop::h2o{}, q, {data.data(), {2, 2, 50}}) == weights + ".extent(head) is 2; expected 3");
+  CHECK(refused(kvpop::h2o{}, q, {data.data(), {2, 3, 50}, {1, 1, 2}}) == weights + ".stride(slot) is 2; it must be 1");
+  CHECK(refused(kvpop::h2o{}, q, {nullptr, {2, 3, 50}}) == weights + " has no data");
   CHECK(refused(kvpop::tova{}, q, w, {1}) == "kvpop: attended: counts has 1 entries; the cache has 2 sequences");
   CHECK(refused(kvpop::tova{}, q, w, {0, 2}) ==
         "kvpop: attended: counts[1] is 2; it must be at least 0 and at most the chunk's 1 tokens");

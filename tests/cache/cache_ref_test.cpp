@@ -151,21 +151,40 @@ TEST_CASE("a cache over the engine's own arrays") {
   std::vector<std::int32_t> held(2);
   std::vector<std::int32_t> pins(1);
   std::vector<std::uint8_t> pinned(2 * 3);
-  const ref cache({.keys = keys.data(),
-                   .values = values.data(),
-                   .positions = positions.data(),
-                   .priorities = priorities.data(),
-                   .memories = nullptr,
-                   .seen = seen.data(),
-                   .limits = limit.data(),
-                   .rings = rings.data(),
-                   .held = held.data(),
-                   .pins = pins.data(),
-                   .pinned = pinned.data()},
-                  {.kv_heads = 2}, limits);
+  const kvpop::cache_arrays<float> arrays{.keys = keys.data(),
+                                          .values = values.data(),
+                                          .positions = positions.data(),
+                                          .priorities = priorities.data(),
+                                          .memories = nullptr,
+                                          .seen = seen.data(),
+                                          .limits = limit.data(),
+                                          .rings = rings.data(),
+                                          .held = held.data(),
+                                          .pins = pins.data(),
+                                          .pinned = pinned.data()};
+  const ref cache(arrays, {.kv_heads = 2}, limits);
   kvpop::clear(cache);
   CHECK(positions == std::vector<index_t>(6, -1));
   CHECK(cache.limit(0) == 3);
   CHECK(message_of([&] { static_cast<void>(ref({}, {.kv_heads = 0}, limits)); }) ==
         "kvpop: cache_shape.kv_heads is 0; it must be at least 1");
+  const auto without = [&](auto kvpop::cache_arrays<float>::*array) {
+    kvpop::cache_arrays<float> spoilt = arrays;
+    spoilt.*array = nullptr;
+    return message_of([&] { static_cast<void>(ref(spoilt, {.kv_heads = 2}, limits)); });
+  };
+  using all = kvpop::cache_arrays<float>;
+  CHECK(without(&all::keys) == "kvpop: cache_arrays.keys is null");
+  CHECK(without(&all::values) == "kvpop: cache_arrays.values is null");
+  CHECK(without(&all::positions) == "kvpop: cache_arrays.positions is null");
+  CHECK(without(&all::priorities) == "kvpop: cache_arrays.priorities is null");
+  CHECK(without(&all::seen) == "kvpop: cache_arrays.seen is null");
+  CHECK(without(&all::limits) == "kvpop: cache_arrays.limits is null");
+  CHECK(without(&all::rings) == "kvpop: cache_arrays.rings is null");
+  CHECK(without(&all::held) == "kvpop: cache_arrays.held is null");
+  CHECK(without(&all::pins) == "kvpop: cache_arrays.pins is null");
+  CHECK(without(&all::pinned) == "kvpop: cache_arrays.pinned is null");
+  CHECK(without(&all::memories) == "no error");  // memory is 0
+  CHECK(message_of([&] { static_cast<void>(ref(arrays, {.kv_heads = 2, .memory = 3}, limits)); }) ==
+        "kvpop: cache_arrays.memories is null");
 }

@@ -103,9 +103,9 @@ TEST_CASE_FIXTURE(fixture, "an output of evictions of another shape") {
     params.evicted = {out.data(), extents};
     return refused(k, v, echo_scorer{}, params);
   };
-  CHECK(with({2, 3, 3}) == "kvpop: append: evicted is [2, 3, 3]; expected [2, 4, 3]");
-  CHECK(with({1, 4, 3}) == "kvpop: append: evicted is [1, 4, 3]; expected [2, 4, 3]");
-  CHECK(with({2, 4, 4}) == "kvpop: append: evicted is [2, 4, 4]; expected [2, 4, 3]");
+  CHECK(with({2, 3, 3}) == "kvpop: append: evicted.extent(token) is 3; expected 4");
+  CHECK(with({1, 4, 3}) == "kvpop: append: evicted.extent(sequence) is 1; expected 2");
+  CHECK(with({2, 4, 4}) == "kvpop: append: evicted.extent(head) is 4; expected 3");
   CHECK(out == std::vector<kvpop::eviction>(100, {-3, -3}));
 }
 

@@ -1,6 +1,7 @@
 #include "kvpop/core/thread_pool.hpp"
 
 #include <doctest/doctest.h>
+#include <pthread.h>
 
 #include <atomic>
 #include <memory>
@@ -12,6 +13,7 @@
 #include <vector>
 
 #include "support/generators.hpp"
+#include "support/message_of.hpp"
 
 namespace {
 
@@ -137,3 +139,24 @@ TEST_CASE("a number of threads below 1 is refused") {
     CHECK(std::string(e.what()) == "kvpop: thread_pool: threads is 0; it must be at least 1");
   }
 }
+
+#if defined(__GLIBC__) && !defined(KVPOP_SANITIZED)
+TEST_CASE("a system that starts no more threads is an error, and those that it started have ended") {
+  pthread_attr_t usual;
+  pthread_attr_t greedy;
+  REQUIRE(pthread_getattr_default_np(&usual) == 0);
+  REQUIRE(pthread_attr_init(&greedy) == 0);
+  // Stacks that no address space has room for: all of them, then all but the first few.
+  for (const int bits : {60, 45}) {
+    CAPTURE(bits);
+    REQUIRE(pthread_attr_setstacksize(&greedy, std::size_t{1} << bits) == 0);
+    REQUIRE(pthread_setattr_default_np(&greedy) == 0);
+    const std::string message = kvpop_test::message_of([] { const thread_pool pool(8); });
+    REQUIRE(pthread_setattr_default_np(&usual) == 0);
+    CHECK(message.find("kvpop: thread_pool: threads is 8; the system started ") == 0);
+  }
+  pthread_attr_destroy(&greedy);
+  pthread_attr_destroy(&usual);
+  CHECK(thread_pool(3).threads() == 3);  // as before
+}
+#endif

@@ -102,6 +102,9 @@ TEST_CASE("a workspace that is too small is an error that names the verb and bot
         "kvpop: prefill: workspace.bytes is 127; at least 135 are needed");
   carver none({}, "prefill");
   CHECK(message_of([&] { none.take<char>(1); }) == "kvpop: prefill: workspace.bytes is 0; at least 1 are needed");
+  carver nowhere({nullptr, 100}, "prefill");
+  CHECK(nowhere.take<char>(0) == nullptr);
+  CHECK(message_of([&] { nowhere.take<char>(1); }) == "kvpop: prefill: workspace.data is null; workspace.bytes is 100");
 }
 
 TEST_CASE("sizes that do not fit 63 bits are errors in both modes") {

@@ -151,6 +151,16 @@ TEST_CASE("death_times: what is wrong is named, and death is not touched") {
   CHECK(call(row_view<const std::uint8_t>(pinned.data(), {3, 4}), d, {1, 1, 1}, enough) ==
         "kvpop: death_times: the number of pinned tokens of a head beyond sinks and window is 2; it must be at most "
         "budget.topk");
+  CHECK(call({pinned.data(), {3, 4}, {4, 2}}, d, {0, 1, 1}, enough) ==
+        "kvpop: death_times: pinned.stride(token) is 2; it must be 1");
+  CHECK(call({}, {death.data(), {3, 4}, {1, 3}}, {0, 1, 1}, enough) ==
+        "kvpop: death_times: death.stride(token) is 3; it must be 1");
+  CHECK(call({}, {nullptr, {3, 4}}, {0, 1, 1}, enough) == "kvpop: death_times: death has no data");
+  const auto from = [&](const row_view<const double>& x) {
+    return message_of([&] { kvpop::death_times({}, x, {}, d, {0, 1, 1}, enough); });
+  };
+  CHECK(from({priority.data(), {3, 4}, {4, 0}}) == "kvpop: death_times: priority.stride(token) is 0; it must be 1");
+  CHECK(from({nullptr, {3, 4}}) == "kvpop: death_times: priority has no data");
   CHECK(call({}, d, {0, 1, 3}, {scratch.data(), 10}) ==
         "kvpop: death_times: workspace.bytes is 10; at least 48 are needed");
   CHECK(death == std::vector<index_t>(12, -7));

@@ -143,6 +143,16 @@ TEST_CASE("top_k: what is wrong is named, and nothing is written") {
   CHECK(call({}, {index.data(), {2, 3}}, enough) == "kvpop: top_k: index.extent(head) is 2; priority has 3");
   CHECK(call({position.data(), {3, 3}}, out, enough) == "kvpop: top_k: position.extent(token) is 3; priority has 4");
   CHECK(call({position.data(), {2, 4}}, out, enough) == "kvpop: top_k: position.extent(head) is 2; priority has 3");
+  CHECK(call({position.data(), {3, 4}, {4, 2}}, out, enough) ==
+        "kvpop: top_k: position.stride(token) is 2; it must be 1");
+  CHECK(call({}, {index.data(), {3, 2}, {2, -1}}, enough) == "kvpop: top_k: index.stride(token) is -1; it must be 1");
+  CHECK(call({}, {nullptr, {3, 2}}, enough) == "kvpop: top_k: index has no data");
+  const auto from = [&](const row_view<const double>& x) {
+    return message_of([&] { kvpop::top_k({}, x, {}, out, top_k_order::rank, enough); });
+  };
+  CHECK(from({priority.data(), {3, 4}, {1, 3}}) == "kvpop: top_k: priority.stride(token) is 3; it must be 1");
+  CHECK(from({nullptr, {3, 4}}) == "kvpop: top_k: priority has no data");
+  CHECK(call({}, out, {nullptr, 1 << 20}) == "kvpop: top_k: workspace.data is null; workspace.bytes is 1048576");
   CHECK(message_of([&] {
           kvpop::top_k({}, {priority.data(), {0, index_t{1} << 32}}, {}, {index.data(), {0, 2}}, top_k_order::rank,
                        enough);

@@ -119,6 +119,13 @@ TEST_CASE("what does not fit is refused by name") {
   CHECK(run(1e-6, 2, 3, memory.size()) == "kvpop: future_attention: target.extent(head) is 2; k has 1");
   CHECK(run(1e-6, 1, 4, memory.size()) ==
         "kvpop: future_attention: target.extent(token) is 4; it must be at most the tokens");
+  const auto no_target = message_of([&] {
+    kvpop::future_attention({}, kvpop::chunk_view<const float>(x.data(), {1, 3, 2, 2}),
+                            kvpop::chunk_view<const float>(x.data(), {1, 3, 1, 2}),
+                            kvpop::chunk_lse_view<const float>(lse.data(), {1, 3, 2}), kvpop::weight_sum{},
+                            targets_view(nullptr, {1, 1, 3}), {}, {memory.data(), memory.size()});
+  });
+  CHECK(no_target == "kvpop: future_attention: target has no data");
   CHECK(run(1e-6, 1, 3, 8).substr(0, 55) == "kvpop: future_attention: workspace.bytes is 8; at least");
   for (const float t : target) CHECK(t == 4.0F);
 }

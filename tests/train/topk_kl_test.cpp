@@ -79,6 +79,19 @@ TEST_CASE("what does not fit is refused by name, and nothing is written") {
   CHECK(message(1, 3, 2, memory.size()) == "kvpop: topk_kl: student.extent(token) is 1; the teacher has 2");
   CHECK(message(2, 2, 2, memory.size()) == "kvpop: topk_kl: student.extent(dim) is 2; the teacher has 3");
   CHECK(message(2, 3, 0, memory.size()) == "kvpop: topk_kl: top is 0; it must be at least 1");
+  const auto run = [&](kvpop::logits_view<const float> student, kvpop::logits_view<const float> teacher,
+                       kvpop::logits_view<float> to) {
+    return message_of([&] { kvpop::topk_kl<float>({}, student, teacher, to, 2, {memory.data(), memory.size()}); });
+  };
+  const kvpop::logits_view<const float> logits(x.data(), {2, 3}), apart(x.data(), {2, 3}, {1, 2}),
+      missing(nullptr, {2, 3});
+  const kvpop::logits_view<float> to(gradient.data(), {2, 3});
+  CHECK(run(apart, logits, to) == "kvpop: topk_kl: student.stride(dim) is 2; it must be 1");
+  CHECK(run(logits, apart, to) == "kvpop: topk_kl: teacher.stride(dim) is 2; it must be 1");
+  CHECK(run(missing, logits, to) == "kvpop: topk_kl: student has no data");
+  CHECK(run(logits, missing, to) == "kvpop: topk_kl: teacher has no data");
+  CHECK(run(logits, logits, {gradient.data(), {2, 3}, {1, 2}}) ==
+        "kvpop: topk_kl: gradient.stride(dim) is 2; it must be 1");
   CHECK(message(2, 3, 2, 10).substr(0, 45) == "kvpop: topk_kl: workspace.bytes is 10; at lea");
   for (const float g : gradient) CHECK(g == 4.0F);
 }

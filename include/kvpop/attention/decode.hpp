@@ -5,7 +5,7 @@
 #include "kvpop/attention/decode_head.hpp"  // the kernel
 #include "kvpop/cache/cache_ref.hpp"        // budgeted_cache_ref
 #include "kvpop/core/context.hpp"           // host_context
-#include "kvpop/core/view.hpp"              // step_view
+#include "kvpop/core/view_checks.hpp"       // step_view, expects_rows
 #include "kvpop/core/workspace.hpp"         // workspace, carver
 
 KVPOP_NAMESPACE_BEGIN
@@ -200,8 +200,8 @@ std::size_t decode_workspace(const budgeted_cache_ref<T, KeyDim, ValueDim>& cach
 /// nothing visible, gives zeros and an lse of -infinity. A NaN in a key or query makes the outputs of the query heads
 /// that read it NaN, and no others.
 ///
-/// Throws error, before anything is written, when an extent does not fit the cache, query_heads is no positive multiple
-/// of kv_heads, params are invalid, or a workspace is given that is smaller than decode_workspace(cache, query_heads).
+/// Throws error, before anything is written, when an extent does not fit the cache, a row is not contiguous or has no
+/// data, query_heads is no positive multiple of kv_heads, params are invalid, or a workspace is given that is smaller than decode_workspace(cache, query_heads).
 /// Reads every held K and V row once for each 16 query heads of a group (twice K with weights). Allocates: no.
 /// Determinism: equal inputs give equal bits, for any number of threads and with or without a workspace.
 template <class Q, class T, index_t KeyDim, index_t ValueDim, class Out>
@@ -215,10 +215,12 @@ void decode_attention(const host_context& ctx, const step_view<Q>& q,
   expects(query_heads >= 1 && query_heads % cache.kv_heads() == 0, "decode_attention: q.extent(head)", query_heads,
           "a positive multiple of the cache's KV heads");
   expects_equal("decode_attention: q.extent(dim)", q.template extent<axis::dim>(), KeyDim, "the cache");
+  expects_rows("decode_attention: q", q);
   expects_equal("decode_attention: out.extent(sequence)", out.template extent<axis::sequence>(), sequences,
                 "the cache");
   expects_equal("decode_attention: out.extent(head)", out.template extent<axis::head>(), query_heads, "q");
   expects_equal("decode_attention: out.extent(dim)", out.template extent<axis::dim>(), ValueDim, "the cache");
+  expects_rows("decode_attention: out", out);
   if (outputs.lse.data() != nullptr) {
     expects_equal("decode_attention: lse.extent(sequence)", outputs.lse.extent<axis::sequence>(), sequences,
                   "the cache");
@@ -229,12 +231,13 @@ void decode_attention(const host_context& ctx, const step_view<Q>& q,
     expects_equal("decode_attention: weights.extent(sequence)", w.extent<axis::sequence>(), sequences, "the cache");
     expects_equal("decode_attention: weights.extent(head)", w.extent<axis::head>(), cache.kv_heads(), "the cache");
     expects_equal("decode_attention: weights.extent(slot)", w.extent<axis::slot>(), cache.slots(), "the cache");
+    expects_rows("decode_attention: weights", w);
   }
   params.validate();
 
   const decode_verb::shape sizes{sequences, cache.kv_heads(), query_heads, cache.slots()};
   const decode_verb::job<Q, T, KeyDim, ValueDim, Out> job{q, cache, out, params, outputs, sizes};
-  if (scratch.data != nullptr) {
+  if (scratch.bytes != 0) {
     carver memory(scratch, "decode_attention");
     const auto parts = decode_verb::scratch<ValueDim>::carve(memory, sizes);
     // Whole heads are handed out where they divide evenly, or are many enough not to matter.

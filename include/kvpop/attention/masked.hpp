@@ -6,6 +6,7 @@
 #include "kvpop/attention/documents.hpp"     // segments_view, chunk_lse_view, document_ends
 #include "kvpop/attention/prefill_head.hpp"  // prefill_head, the kernel
 #include "kvpop/core/context.hpp"            // host_context
+#include "kvpop/core/view_checks.hpp"        // expects_rows
 
 KVPOP_NAMESPACE_BEGIN
 
@@ -66,22 +67,19 @@ struct job {
   }
 
   void check() const {
-    const auto equal = [](const char* what, const auto& x, const std::array<index_t, 4>& extents) {
-      for (std::size_t i = 0; i < 4; ++i) {
-        constexpr const char* names[] = {".extent(sequence)", ".extent(token)", ".extent(head)", ".extent(dim)"};
-        expects_equal((std::string("masked_attention: ") + what + names[i]).c_str(), x.extents()[i], extents[i],
-                      "the call");
-      }
+    const auto check = [](const char* name, const auto& x, const std::array<index_t, 4>& extents) {
+      expects_extents(name, x, extents);
+      expects_rows(name, x);
     };
     expects(kv_heads() >= 1, "masked_attention: k.extent(head)", kv_heads(), "at least 1");
     const index_t query_heads = q.extents()[2];
     expects(query_heads >= kv_heads() && query_heads % kv_heads() == 0, "masked_attention: q.extent(head)", query_heads,
             "a multiple of k.extent(head)");
-    equal("q", q, {sequences(), tokens(), query_heads, KeyDim});
-    equal("k", k, {sequences(), tokens(), kv_heads(), KeyDim});
+    check("masked_attention: q", q, {sequences(), tokens(), query_heads, KeyDim});
+    check("masked_attention: k", k, {sequences(), tokens(), kv_heads(), KeyDim});
     if (out.data() != nullptr) {
-      equal("v", v, {sequences(), tokens(), kv_heads(), ValueDim});
-      equal("out", out, {sequences(), tokens(), query_heads, ValueDim});
+      check("masked_attention: v", v, {sequences(), tokens(), kv_heads(), ValueDim});
+      check("masked_attention: out", out, {sequences(), tokens(), query_heads, ValueDim});
     }
     if (params.lse.data() != nullptr) {
       expects_equal("masked_attention: lse.extent(sequence)", params.lse.extents()[0], sequences(), "k");
@@ -92,7 +90,7 @@ struct job {
       expects_equal("masked_attention: deaths.extent(sequence)", params.deaths.extents()[0], sequences(), "k");
       expects_equal("masked_attention: deaths.extent(head)", params.deaths.extents()[1], kv_heads(), "k");
       expects_equal("masked_attention: deaths.extent(token)", params.deaths.extents()[2], tokens(), "k");
-      expects_equal("masked_attention: deaths.stride(token)", params.deaths.strides()[2], 1, "a dense row");
+      expects_rows("masked_attention: deaths", params.deaths);
     }
     expects_segments("masked_attention", params.segments, sequences(), tokens());
     params.attention.validate();
@@ -177,7 +175,7 @@ std::size_t masked_workspace(const host_context& ctx, index_t sequences, index_t
 /// out    [sequences, tokens, query_heads, value_dim]; empty: only params.lse is wanted, and v is neither read nor needed
 ///
 /// fp32 accumulation; tiles that no query sees are skipped. Errors, before anything is written: extents or params that do
-/// not fit; a workspace below `masked_workspace`. Parallel over sequences x heads x query tiles; does not allocate or
+/// not fit; rows that are not contiguous or have no data; a workspace below `masked_workspace`. Parallel over sequences x heads x query tiles; does not allocate or
 /// synchronise. Bits depend on the inputs alone.
 template <index_t KeyDim, index_t ValueDim, class Q, class T, class Out>
 void masked_attention(const host_context& ctx, const chunk_view<Q>& q, const chunk_view<T>& k, const chunk_view<T>& v,

@@ -2,7 +2,7 @@
 
 #include "kvpop/attention/softmax_state.hpp"  // no_logit
 #include "kvpop/core/context.hpp"             // host_context
-#include "kvpop/core/view.hpp"                // step_view
+#include "kvpop/core/view_checks.hpp"         // step_view, expects_rows
 
 KVPOP_NAMESPACE_BEGIN
 
@@ -15,7 +15,7 @@ using lse_view = view<T, host_memory, axis::sequence, axis::head>;
 ///
 /// out = (out_a exp(lse_a - lse) + out_b exp(lse_b - lse)), lse = log(exp(lse_a) + exp(lse_b)). A part without keys has lse
 /// -infinity and leaves the other as it is, whatever its output holds; two such parts give zeros and -infinity.
-/// Throws error, before anything is written, when extents differ. Allocates: no. Determinism: bits depend on inputs alone.
+/// Throws error, before anything is written, when extents differ, a row is not contiguous or has no data. Allocates: no. Determinism: bits depend on inputs alone.
 template <class A, class B, class Out>
 void merge_attention(const host_context& ctx, const step_view<A>& out_a, const lse_view<const float>& lse_a,
                      const step_view<B>& out_b, const lse_view<const float>& lse_b, const step_view<Out>& out,
@@ -23,17 +23,20 @@ void merge_attention(const host_context& ctx, const step_view<A>& out_a, const l
   const index_t sequences = out.template extent<axis::sequence>();
   const index_t heads = out.template extent<axis::head>();
   const index_t dim = out.template extent<axis::dim>();
-  const auto check = [&](const auto& v, const char* what) {
-    expects_equal(what, v.template extent<axis::sequence>(), sequences, "out");
-    expects_equal(what, v.template extent<axis::head>(), heads, "out");
+  const auto check = [&](const char* name, const auto& part) {
+    expects_extents(name, part, {sequences, heads, dim});
+    expects_rows(name, part);
   };
-  check(out_a, "merge_attention: extent of out_a");
-  check(out_b, "merge_attention: extent of out_b");
-  check(lse_a, "merge_attention: extent of lse_a");
-  check(lse_b, "merge_attention: extent of lse_b");
-  check(lse, "merge_attention: extent of lse");
-  expects_equal("merge_attention: out_a.extent(dim)", out_a.template extent<axis::dim>(), dim, "out");
-  expects_equal("merge_attention: out_b.extent(dim)", out_b.template extent<axis::dim>(), dim, "out");
+  const auto check_lse = [&](const char* name, const auto& part) {
+    expects_extents(name, part, {sequences, heads});
+    expects_data(name, part);
+  };
+  check("merge_attention: out", out);
+  check("merge_attention: out_a", out_a);
+  check("merge_attention: out_b", out_b);
+  check_lse("merge_attention: lse", lse);
+  check_lse("merge_attention: lse_a", lse_a);
+  check_lse("merge_attention: lse_b", lse_b);
 
   ctx.parallel_for(sequences * heads, [&](index_t task) noexcept {
     const index_t sequence = task / heads;

@@ -208,11 +208,9 @@ struct job {
     expects_group("prefill", scorer, group);
     expects_counts("prefill", cache, params.counts, tokens);
     expects_room("prefill", cache, params.counts, tokens);
-    expects_evicted("prefill", cache, params.evicted, tokens);
-    const std::array<index_t, 3> lse{sequences, tokens, heads() * group};
-    if (params.lse.data() != nullptr && params.lse.extents() != lse) [[unlikely]] {
-      fail("prefill: lse must be [" + std::to_string(lse[0]) + ", " + std::to_string(lse[1]) + ", " +
-           std::to_string(lse[2]) + "]");
+    expects_evicted("prefill: evicted", cache, params.evicted, tokens);
+    if (params.lse.data() != nullptr) {
+      expects_extents("prefill: lse", params.lse, {sequences, tokens, heads() * group});
     }
     params.attention.validate();
   }

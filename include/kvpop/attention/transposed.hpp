@@ -8,6 +8,7 @@
 #include "kvpop/attention/params.hpp"           // attention_params
 #include "kvpop/attention/transposed_tile.hpp"  // the kernels of a tile
 #include "kvpop/core/context.hpp"               // host_context
+#include "kvpop/core/view_checks.hpp"           // expects_rows
 
 KVPOP_NAMESPACE_BEGIN
 
@@ -63,6 +64,10 @@ struct job {
     expects_equal("transposed_attention: mass.extent(sequence)", mass.extents()[0], sequences(), "k");
     expects_equal("transposed_attention: mass.extent(head)", mass.extents()[1], q.extents()[2], "q");
     expects_equal("transposed_attention: mass.extent(token)", mass.extents()[2], key_count(), "the key range");
+    expects_rows("transposed_attention: q", q);
+    expects_rows("transposed_attention: k", k);
+    expects_data("transposed_attention: lse", lse);
+    expects_data("transposed_attention: mass", mass);
     expects_segments("transposed_attention", params.segments, sequences(), tokens());
     params.attention.validate();
   }
@@ -213,7 +218,8 @@ inline std::size_t transposed_workspace(const host_context& ctx, index_t sequenc
 ///
 /// Tiles of keys run over tiles of queries; each logit is formed once, in fp32, and tiles that no query sees are skipped.
 /// 2 * key_dim FLOP and one exp for every (query, key) that is seen; one pass over q and k for each block of 256 keys.
-/// Errors, before anything is written: extents or params that do not fit; a workspace below `transposed_workspace`.
+/// Errors, before anything is written: extents or params that do not fit; rows that are not contiguous or have no data; a
+/// workspace below `transposed_workspace`.
 /// Memory: the workspace, O(sequences * tokens). Parallel over sequences x heads x key blocks; does not allocate or
 /// synchronise. Bits depend on the inputs alone.
 template <class Q, class K, reduction R>

@@ -66,7 +66,7 @@ void append(const host_context& ctx, const budgeted_cache_ref<T, KeyDim, ValueDi
   expects_scorer("append", cache, scorer);
   expects_counts("append", cache, params.counts, tokens);
   expects_room("append", cache, params.counts, tokens);
-  expects_evicted("append", cache, params.evicted, tokens);
+  expects_evicted("append: evicted", cache, params.evicted, tokens);
   if constexpr (needs_weights<Scorer> || needs_queries<Scorer>) {
     expects(tokens <= 1, "append: k.extent(token)", tokens,
             "at most 1 for a scorer that follows attention weights; prefill takes many");

@@ -82,11 +82,8 @@ void attended(const host_context& ctx, const budgeted_cache_ref<T, KeyDim, Value
       expects_chunk("attended: q", as_chunk(q), {cache.sequences(), 1, query_heads, KeyDim});
     }
     if constexpr (needs_weights<Scorer>) {
-      const std::array<index_t, 3> wanted{cache.sequences(), heads, cache.slots()};
-      if (weights.data() == nullptr || weights.extents() != wanted || weights.strides()[2] != 1) [[unlikely]] {
-        fail("attended: weights must be [" + std::to_string(wanted[0]) + ", " + std::to_string(wanted[1]) + ", " +
-             std::to_string(wanted[2]) + "] with contiguous slots");
-      }
+      expects_extents("attended: weights", weights, {cache.sequences(), heads, cache.slots()});
+      expects_rows("attended: weights", weights);
     }
     ctx.parallel_for(cache.sequences() * heads, [&](index_t i) noexcept {
       const index_t sequence = i / heads;

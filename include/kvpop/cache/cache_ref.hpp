@@ -71,10 +71,27 @@ class budgeted_cache_ref {
   static constexpr index_t value_dim = ValueDim;
 
   /// Over arrays that the caller laid out; see `cache_arrays` for their shapes. Contents are used as they are: a new
-  /// cache needs `clear`. Throws when shape or budget are invalid. Does not allocate.
+  /// cache needs `clear`. Throws when shape or budget are invalid, or an array that holds something is null. Does not
+  /// allocate.
   budgeted_cache_ref(const cache_arrays<T>& arrays, const cache_shape& shape, const kvpop::budget& limits)
       : arrays_(arrays), shape_(shape), budget_(limits) {
     validate(shape, limits);
+    const auto there = [](const auto* array, const char* name) {
+      if (array == nullptr) [[unlikely]] {
+        fail(std::string("cache_arrays.") + name + " is null");
+      }
+    };
+    there(arrays.keys, "keys");
+    there(arrays.values, "values");
+    there(arrays.positions, "positions");
+    there(arrays.priorities, "priorities");
+    if (shape.memory > 0) there(arrays.memories, "memories");
+    there(arrays.seen, "seen");
+    there(arrays.limits, "limits");
+    there(arrays.rings, "rings");
+    there(arrays.held, "held");
+    there(arrays.pins, "pins");
+    there(arrays.pinned, "pinned");
   }
 
   /// Throws `error` unless the sizes are valid and every array's size in bytes fits 63 bits.

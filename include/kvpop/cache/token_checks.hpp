@@ -4,10 +4,10 @@
 #include <span>
 #include <string>
 
-#include "kvpop/cache/cache_ref.hpp"  // budgeted_cache_ref
-#include "kvpop/cache/eviction.hpp"   // eviction_view
-#include "kvpop/core/view.hpp"        // chunk_view
-#include "kvpop/score/scorer.hpp"     // scorer
+#include "kvpop/cache/cache_ref.hpp"   // budgeted_cache_ref
+#include "kvpop/cache/eviction.hpp"    // eviction_view
+#include "kvpop/core/view_checks.hpp"  // chunk_view, expects_rows
+#include "kvpop/score/scorer.hpp"      // scorer
 
 KVPOP_NAMESPACE_BEGIN
 
@@ -16,23 +16,12 @@ inline index_t count_of(std::span<const index_t> counts, index_t sequence, index
   return counts.empty() ? tokens : counts[static_cast<std::size_t>(sequence)];
 }
 
-/// Throws `error` unless a tensor is [sequences, tokens, heads, dim] with the extents that are asked for and a
-/// contiguous last axis. `name` is its name in messages, such as "append: k".
+/// Throws `error` unless a tensor is [sequences, tokens, heads, dim] with the extents that are asked for, a contiguous last
+/// axis and data. `name` is its name in messages, such as "append: k".
 template <class U>
-void expects_chunk(const std::string& name, const chunk_view<U>& x, const std::array<index_t, 4>& extents) {
-  static constexpr const char* axes[4] = {"sequence", "token", "head", "dim"};
-  for (std::size_t a = 0; a < 4; ++a) {
-    if (x.extents()[a] != extents[a]) [[unlikely]] {
-      fail(name + ".extent(" + axes[a] + ") is " + std::to_string(x.extents()[a]) + "; expected " +
-           std::to_string(extents[a]));
-    }
-  }
-  if (x.strides()[3] != 1 && extents[3] > 1) [[unlikely]] {
-    fail(name + ".stride(dim) is " + std::to_string(x.strides()[3]) + "; it must be 1");
-  }
-  if (x.data() == nullptr && extents[0] * extents[1] > 0) [[unlikely]] {
-    fail(name + " has no data");
-  }
+void expects_chunk(const char* name, const chunk_view<U>& x, const std::array<index_t, 4>& extents) {
+  expects_extents(name, x, extents);
+  expects_rows(name, x);
 }
 
 /// Throws `error` unless the scorer fits the cache: heads, dimensions, delay and memory.
@@ -89,17 +78,12 @@ void expects_room(const std::string& verb, const budgeted_cache_ref<T, KeyDim, V
   }
 }
 
-/// Throws `error` unless the optional output for evictions is [sequences, tokens, kv_heads] or empty.
+/// Throws `error` unless the optional output for evictions is [sequences, tokens, kv_heads] or empty. `name` is its name in
+/// messages, such as "append: evicted".
 template <class T, index_t KeyDim, index_t ValueDim>
-void expects_evicted(const std::string& verb, const budgeted_cache_ref<T, KeyDim, ValueDim>& cache,
+void expects_evicted(const char* name, const budgeted_cache_ref<T, KeyDim, ValueDim>& cache,
                      const eviction_view& evicted, index_t tokens) {
-  const std::array<index_t, 3> wanted{cache.sequences(), tokens, cache.kv_heads()};
-  if (evicted.data() != nullptr && evicted.extents() != wanted) [[unlikely]] {
-    const auto& n = evicted.extents();
-    fail(verb + ": evicted is [" + std::to_string(n[0]) + ", " + std::to_string(n[1]) + ", " + std::to_string(n[2]) +
-         "]; expected [" + std::to_string(wanted[0]) + ", " + std::to_string(wanted[1]) + ", " +
-         std::to_string(wanted[2]) + "]");
-  }
+  if (evicted.data() != nullptr) expects_extents(name, evicted, {cache.sequences(), tokens, cache.kv_heads()});
 }
 
 /// The last act of a verb that appends: every sequence has seen its tokens.

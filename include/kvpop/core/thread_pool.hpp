@@ -4,6 +4,8 @@
 #include <condition_variable>
 #include <cstdint>
 #include <mutex>
+#include <string>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -18,28 +20,20 @@ KVPOP_NAMESPACE_BEGIN
 /// thread. A task must not call parallel_for of the same pool.
 class thread_pool {
  public:
-  /// `threads` in all, the caller of parallel_for included. Starts threads - 1.
+  /// `threads` in all, the caller of parallel_for included. Starts threads - 1. Throws `error` when the system starts no
+  /// more of them; those that ran have ended then.
   explicit thread_pool(int threads) {
     expects(threads >= 1, "thread_pool: threads", threads, "at least 1");
     workers_.reserve(static_cast<std::size_t>(threads - 1));
     for (int i = 1; i < threads; ++i) {
-      workers_.emplace_back([this] { work(); });
+      start_worker(threads);
     }
   }
 
   thread_pool(const thread_pool&) = delete;
   thread_pool& operator=(const thread_pool&) = delete;
 
-  ~thread_pool() {
-    {
-      const std::lock_guard lock(mutex_);
-      stop_.store(true, std::memory_order_release);
-    }
-    wake_.notify_all();
-    for (std::thread& worker : workers_) {
-      worker.join();
-    }
-  }
+  ~thread_pool() { join(); }
 
   [[nodiscard]] int threads() const noexcept { return static_cast<int>(workers_.size()) + 1; }
 
@@ -57,6 +51,32 @@ class thread_pool {
     void* argument = nullptr;
     index_t tasks = 0;
   };
+
+  void start_worker(int threads) {
+#if defined(__cpp_exceptions)
+    try {
+      workers_.emplace_back([this] { work(); });
+    } catch (const std::system_error& error) {
+      join();  // the destructor does not run
+      fail("thread_pool: threads is " + std::to_string(threads) + "; the system started " +
+           std::to_string(workers_.size()) + ": " + error.what());
+    }
+#else
+    static_cast<void>(threads);
+    workers_.emplace_back([this] { work(); });
+#endif
+  }
+
+  void join() {
+    {
+      const std::lock_guard lock(mutex_);
+      stop_.store(true, std::memory_order_release);
+    }
+    wake_.notify_all();
+    for (std::thread& worker : workers_) {
+      worker.join();
+    }
+  }
 
   void run(index_t tasks, host_context::task_function task, void* argument) {
     const std::lock_guard one_at_a_time(callers_);

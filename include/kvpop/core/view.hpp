@@ -11,17 +11,27 @@ KVPOP_NAMESPACE_BEGIN
 
 /// The names of a tensor's axes: part of a view's type, and the words of its error messages.
 namespace axis {
-struct sequence {};  ///< rows of a batch
-struct token {};     ///< tokens of a chunk, oldest first
-struct head {};      ///< query heads of q and out, KV heads of k and v
-struct slot {};      ///< physical places of a head's storage
-struct dim {};       ///< components of one head's vector
+struct sequence {  ///< rows of a batch
+  static constexpr const char* name = "sequence";
+};
+struct token {  ///< tokens of a chunk, oldest first
+  static constexpr const char* name = "token";
+};
+struct head {  ///< query heads of q and out, KV heads of k and v
+  static constexpr const char* name = "head";
+};
+struct slot {  ///< physical places of a head's storage
+  static constexpr const char* name = "slot";
+};
+struct dim {  ///< components of one head's vector
+  static constexpr const char* name = "dim";
+};
 }  // namespace axis
 
 /// A non-owning, trivially copyable view of a strided tensor in one memory space.
 ///
 /// Strides are in elements. The last axis is contiguous (stride 1); all others may be any, so that a fused QKV
-/// projection is read in place. Nothing is checked on access: verbs check extents once, at entry.
+/// projection is read in place. Nothing is checked on access: verbs check views once, at entry (core/view_checks.hpp).
 template <class T, class Memory, class... Axes>
 class view {
  public:

@@ -41,6 +41,9 @@ class carver {
     if (static_cast<std::size_t>(used_) > limit_) [[unlikely]] {
       fail_small();
     }
+    if (base_ == nullptr) [[unlikely]] {
+      fail(std::string(verb_) + ": workspace.data is null; workspace.bytes is " + std::to_string(limit_));
+    }
     return reinterpret_cast<T*>(base_ + begin);
   }
 

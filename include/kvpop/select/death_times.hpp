@@ -57,11 +57,14 @@ inline void expect_death_times(const row_view<const double>& priority, const row
   expects(tokens >= 0, "death_times: priority.extent(token)", tokens, "at least 0");
   expects_equal("death_times: death.extent(head)", death.extent<axis::head>(), heads, "priority");
   expects_equal("death_times: death.extent(token)", death.extent<axis::token>(), tokens, "priority");
+  expects_rows("death_times: priority", priority);
+  expects_rows("death_times: death", death);
   if (pinned.data() == nullptr) {
     return;
   }
   expects_equal("death_times: pinned.extent(head)", pinned.extent<axis::head>(), heads, "priority");
   expects_equal("death_times: pinned.extent(token)", pinned.extent<axis::token>(), tokens, "priority");
+  expects_rows("death_times: pinned", pinned);
   for (index_t head = 0; head < heads; ++head) {
     index_t pins = 0;
     for (index_t t = limits.sinks; t < tokens - limits.window; ++t) {
@@ -98,7 +101,7 @@ inline std::size_t death_times_workspace(const host_context& ctx, index_t heads,
 /// \param limits     sinks, window, topk; any of them may exceed the number of tokens
 /// \param workspace  death_times_workspace
 ///
-/// Throws `error` on unequal extents, a bad budget, more than topk pinned eligible tokens, a small workspace.
+/// Throws `error` on unequal extents, rows that are not contiguous or have no data, a bad budget, more than topk pinned eligible tokens, a small workspace.
 /// Complexity: O(tokens log topk) a head; reads 8 and writes 8 bytes a token (one byte more with pins).
 /// Allocates: no. Parallel over heads. Determinism: equal for any thread count, compiler and instruction set.
 inline void death_times(const host_context& ctx, const row_view<const double>& priority,

@@ -1,7 +1,7 @@
 #pragma once
 
-#include "kvpop/core/context.hpp"  // host_context
-#include "kvpop/core/view.hpp"     // view
+#include "kvpop/core/context.hpp"      // host_context
+#include "kvpop/core/view_checks.hpp"  // view, expects_rows
 
 KVPOP_NAMESPACE_BEGIN
 

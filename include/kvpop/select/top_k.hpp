@@ -166,7 +166,7 @@ inline std::size_t top_k_workspace(const host_context& ctx, index_t heads, index
 /// \param scratch   top_k_workspace
 /// \return how many indices of each row are valid: min(k, tokens)
 ///
-/// Throws `error` on unequal extents, 2^32 tokens or more, a small workspace.
+/// Throws `error` on unequal extents, rows that are not contiguous or have no data, 2^32 tokens or more, a small workspace.
 /// Complexity: O(tokens + k) a row, whatever the priorities. Allocates: no. Parallel over heads.
 inline index_t top_k(const host_context& ctx, const row_view<const double>& priority,
                      const row_view<const index_t>& position, const row_view<index_t>& index, top_k_order order,
@@ -181,7 +181,10 @@ inline index_t top_k(const host_context& ctx, const row_view<const double>& prio
   if (position.data() != nullptr) {
     expects_equal("top_k: position.extent(head)", position.extent<axis::head>(), heads, "priority");
     expects_equal("top_k: position.extent(token)", position.extent<axis::token>(), tokens, "priority");
+    expects_rows("top_k: position", position);
   }
+  expects_rows("top_k: priority", priority);
+  expects_rows("top_k: index", index);
   const index_t valid = k < tokens ? k : tokens;
   const index_t tasks = row_tasks(ctx, heads);
   carver memory(scratch, "top_k");

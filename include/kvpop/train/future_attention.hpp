@@ -53,6 +53,7 @@ void future_attention(const host_context& ctx, const chunk_view<Q>& q, const chu
   expects_equal("future_attention: target.extent(sequence)", target.extents()[0], sequences, "k");
   expects_equal("future_attention: target.extent(head)", target.extents()[1], kv_heads, "k");
   expects(keys <= tokens, "future_attention: target.extent(token)", keys, "at most the tokens");
+  expects_data("future_attention: target", target);
   if (std::bit_cast<std::uint64_t>(params.epsilon) - 1U >= 0x7fefffffffffffffU) [[unlikely]] {
     fail("future_params.epsilon is " + std::to_string(params.epsilon) + "; it must be finite and greater than 0");
   }

@@ -88,7 +88,7 @@ inline std::size_t topk_kl_workspace(const host_context& ctx, index_t rows, inde
 /// gradient          [rows, vocabulary] out, of the mean, with respect to the student's logits: zero outside of the top; an
 ///                   empty view when not wanted
 ///
-/// Errors, before anything is written: unequal extents, no rows, top < 1, a small workspace. O(rows * vocabulary); sums in
+/// Errors, before anything is written: unequal extents, rows that are not contiguous or have no data, no rows, top < 1, a small workspace. O(rows * vocabulary); sums in
 /// double. Parallel over rows; does not allocate.
 template <class T>
 double topk_kl(const host_context& ctx, const logits_view<const T>& student, const logits_view<const T>& teacher,
@@ -104,7 +104,10 @@ double topk_kl(const host_context& ctx, const logits_view<const T>& student, con
   if (wanted) {
     expects_equal("topk_kl: gradient.extent(token)", gradient.extents()[0], rows, "the teacher");
     expects_equal("topk_kl: gradient.extent(dim)", gradient.extents()[1], vocabulary, "the teacher");
+    expects_rows("topk_kl: gradient", gradient);
   }
+  expects_rows("topk_kl: student", student);
+  expects_rows("topk_kl: teacher", teacher);
   const index_t chosen = top < vocabulary ? top : vocabulary;
   const index_t tasks = row_tasks(ctx, rows);
   carver one;
