@@ -68,9 +68,9 @@ boundary_result<T> boundary_loss(const boundary_pair* pairs, index_t count, cons
     const T gap = r[p.entering] - r[p.boundary] + lead * log_gamma;
     double omega = p.wins ? omega_win : omega_loss;
     if (options.margin_weights) {
-      const double far = teacher[p.entering] - teacher[p.boundary] +
-                         static_cast<double>(p.boundary - p.entering) * static_cast<double>(log_gamma);
-      omega *= -std::expm1(-std::abs(far) / options.margin);
+      const double advantage = teacher[p.entering] - teacher[p.boundary] +
+                               static_cast<double>(p.boundary - p.entering) * static_cast<double>(log_gamma);
+      omega *= -std::expm1(-std::abs(advantage) / options.margin);
     }
     const T sign = p.wins ? T{1} : T{-1};
     const T tau = static_cast<T>(options.tau);
