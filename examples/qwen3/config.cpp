@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "error.hpp"      // load_error, in_quotes
-#include "json_file.hpp"  // read_json_file
+#include "json_file.hpp"  // read_json_file, shown
 
 namespace qwen3 {
 
@@ -36,14 +36,6 @@ std::string number_text(double value) {
   return text.data();
 }
 
-// The value as it stands in the file, cut where it is long.
-std::string value_text(const json& value) {
-  constexpr std::size_t longest = 60;
-  std::string text = value.dump(-1, ' ', true, json::error_handler_t::replace);
-  if (text.size() > longest) text = text.substr(0, longest) + "...";
-  return text;
-}
-
 // The members of one object of a file, with its place in it for messages. A member that is null counts as missing.
 class fields {
  public:
@@ -60,10 +52,10 @@ class fields {
     return *value;
   }
   [[noreturn]] void refuse(const char* name, const json& value, const std::string& limit) const {
-    throw load_error(file_ + ": " + prefix_ + name + " is " + value_text(value) + "; it must be " + limit);
+    throw load_error(file_ + ": " + prefix_ + name + " is " + shown(value) + "; it must be " + limit);
   }
   [[noreturn]] void unknown(const char* name, const json& value, const std::string& known) const {
-    throw load_error(file_ + ": " + prefix_ + name + " is " + value_text(value) +
+    throw load_error(file_ + ": " + prefix_ + name + " is " + shown(value) +
                      ", which this engine does not know; it knows " + known);
   }
 
@@ -149,13 +141,22 @@ void refuse_what_is_not_computed(const fields& config, architecture family) {
     config.unknown("partial_rotary_factor", *part, "1: every dimension of a head is rotated");
   if (family != architecture::llama && config.boolean_or("mlp_bias", false))
     config.unknown("mlp_bias", json(true), "false for this model_type");
+  if (const json* window = config.find("sliding_window"); window != nullptr && family == architecture::llama)
+    config.unknown("sliding_window", *window, "full attention (null) for this model_type");
+  for (const char* name :
+       {"attn_logit_softcapping", "final_logit_softcapping", "logit_scale", "logits_scaling", "attention_multiplier",
+        "embedding_multiplier", "residual_multiplier", "no_rope_layers", "compression_config"}) {
+    if (const json* value = config.find(name)) config.unknown(name, *value, "models without it (null)");
+  }
 }
 
 std::optional<llama3_scaling> read_scaling(const fields& scaling, std::int64_t max_positions) {
   const char* key = scaling.find("rope_type") != nullptr ? "rope_type" : "type";  // the name before transformers 4.43
-  const json* type = scaling.find(key);
-  if (type == nullptr || *type == "default") return std::nullopt;
-  if (*type != "llama3") scaling.unknown(key, *type, "\"default\" and \"llama3\"");
+  const json& type = scaling.find(key) != nullptr ? scaling.at(key) : scaling.at("rope_type");
+  if (const json* old = scaling.find("type"); old != nullptr && *old != type)
+    scaling.refuse("type", *old, "what rope_type is, " + shown(type));
+  if (type == "default") return std::nullopt;
+  if (type != "llama3") scaling.unknown(key, type, "\"default\" and \"llama3\"");
   llama3_scaling result{};
   result.factor = scaling.number("factor", 1, 1e6);
   result.low_freq_factor = scaling.number("low_freq_factor", 1e-3, 1e6);
@@ -170,6 +171,8 @@ std::optional<llama3_scaling> read_scaling(const fields& scaling, std::int64_t m
 void read_rope(const fields& config, model_config& result) {
   constexpr double least_theta = 1, most_theta = 1e15;
   // transformers 5 keeps both in rope_parameters; before, rope_theta stood beside rope_scaling.
+  if (config.find("rope_parameters") != nullptr && config.find("rope_scaling") != nullptr)
+    config.unknown("rope_scaling", config.at("rope_scaling"), "one of rope_parameters and rope_scaling, not both");
   for (const char* name : {"rope_parameters", "rope_scaling"}) {
     if (config.find(name) == nullptr) continue;
     const fields rope = config.object(name);

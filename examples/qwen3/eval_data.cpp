@@ -3,10 +3,11 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <string_view>
+#include <utility>
 
 #include "error.hpp"        // load_error
-#include "json_file.hpp"    // json_reason
-#include "mapped_file.hpp"  // mapped_file
+#include "json_file.hpp"    // parse_json_object, shown
+#include "line_reader.hpp"  // line_reader
 
 namespace qwen3 {
 
@@ -14,14 +15,11 @@ namespace {
 
 using nlohmann::json;
 
-// One line of the file with what messages need.
+// Where messages say that something is wrong: `path:line`.
 struct place {
-  const std::string& path;
-  std::size_t number;
+  std::string name;
 
-  [[noreturn]] void refuse(const std::string& what) const {
-    throw load_error(path + ":" + std::to_string(number) + ": " + what);
-  }
+  [[noreturn]] void refuse(const std::string& what) const { throw load_error(name + ": " + what); }
 };
 
 const json& member(const json& object, const char* name, const place& at) {
@@ -36,15 +34,15 @@ bool starts_character(std::string_view text, std::size_t byte) {
 
 byte_range read_range(const json& value, const std::string& name, std::string_view text, const place& at) {
   if (!value.is_array() || value.size() != 2 || !value[0].is_number_integer() || !value[1].is_number_integer())
-    at.refuse(name + " is " + value.dump() + "; it must be [begin, end], two whole numbers");
+    at.refuse(name + " is " + shown(value) + "; it must be [begin, end], two whole numbers");
   // Unsigned numbers past 2^63 come out negative, and are refused as such.
   const auto begin = value[0].get<std::int64_t>(), end = value[1].get<std::int64_t>();
   if (begin < 0 || end < 0 || static_cast<std::uint64_t>(end) > text.size())
-    at.refuse(name + " is " + value.dump() + "; the text has " + std::to_string(text.size()) + " bytes");
-  if (begin >= end) at.refuse(name + " is " + value.dump() + "; it must begin before it ends");
+    at.refuse(name + " is " + shown(value) + "; the text has " + std::to_string(text.size()) + " bytes");
+  if (begin >= end) at.refuse(name + " is " + shown(value) + "; it must begin before it ends");
   const byte_range range{static_cast<std::size_t>(begin), static_cast<std::size_t>(end)};
   if (!starts_character(text, range.begin) || !starts_character(text, range.end))
-    at.refuse(name + " is " + value.dump() + "; it cuts a character in two");
+    at.refuse(name + " is " + shown(value) + "; it cuts a character in two");
   return range;
 }
 
@@ -62,6 +60,18 @@ token_range tokens_of(const byte_range& range, const encoding& encoded, const st
   return found;
 }
 
+// No two answers may share a byte: the second's accuracy would be the first's.
+void refuse_overlaps(const json& answers, const place& at) {
+  std::vector<std::pair<std::int64_t, std::int64_t>> ranges;
+  for (const json& answer : answers) ranges.emplace_back(answer[0].get<std::int64_t>(), answer[1].get<std::int64_t>());
+  std::sort(ranges.begin(), ranges.end());
+  for (std::size_t i = 1; i < ranges.size(); ++i) {
+    if (ranges[i].first >= ranges[i - 1].second) continue;
+    at.refuse("\"answers\" has " + shown(ranges[i - 1]) + " and " + shown(ranges[i]) +
+              ", which overlap; every answer must have its own bytes");
+  }
+}
+
 std::vector<token_range> read_answers(const json& answers, std::string_view text, const encoding& encoded,
                                       const place& at) {
   if (!answers.is_array())
@@ -73,21 +83,14 @@ std::vector<token_range> read_answers(const json& answers, std::string_view text
     const std::string name = "answers[" + std::to_string(i) + "]";
     result.push_back(tokens_of(read_range(answers[i], name, text, at), encoded, name, at));
   }
+  refuse_overlaps(answers, at);
   return result;
 }
 
-json parse(std::string_view line, const place& at) {
-  try {
-    return json::parse(line);
-  } catch (const json::exception& error) {
-    at.refuse("is not JSON: " + json_reason(error));
-  }
-}
-
-eval_line read_line(std::string_view line, const tokenizer& tokens, const place& at) {
-  if (line.find_first_not_of(" \t\r") == std::string_view::npos) at.refuse("is empty; a JSON object was expected");
-  const json object = parse(line, at);
-  if (!object.is_object()) at.refuse("is not a JSON object but " + std::string(object.type_name()));
+eval_line read_line(const line_reader& lines, const tokenizer& tokens) {
+  const place at{lines.place()};
+  if (lines.blank()) at.refuse("is empty; a JSON object was expected");
+  const json object = parse_json_object(lines.line(), at.name);
   const json& text_value = member(object, "text", at);
   if (!text_value.is_string()) at.refuse("\"text\" must be a string, not " + std::string(text_value.type_name()));
   const json& answers = member(object, "answers", at);
@@ -95,7 +98,7 @@ eval_line read_line(std::string_view line, const tokenizer& tokens, const place&
   if (text.empty()) at.refuse("\"text\" is empty");
   encoding encoded = tokens.encode(text);
   eval_line result;
-  result.number = at.number;
+  result.number = lines.number();
   result.answers = read_answers(answers, text, encoded, at);
   result.tokens = std::move(encoded.ids);
   if (result.tokens.empty()) at.refuse("\"text\" has no token");
@@ -113,16 +116,9 @@ std::int64_t eval_line::prompt() const {
 }
 
 std::vector<eval_line> read_eval_data(const std::string& path, const tokenizer& tokens, std::size_t limit) {
-  const mapped_file file = mapped_file::open(path);
-  std::string_view rest = file.text();
+  line_reader file(path);
   std::vector<eval_line> lines;
-  std::size_t number = 0;
-  while (!rest.empty() && (limit == 0 || lines.size() < limit)) {
-    const std::size_t end = std::min(rest.find('\n'), rest.size());
-    ++number;
-    lines.push_back(read_line(rest.substr(0, end), tokens, {path, number}));
-    rest.remove_prefix(std::min(end + 1, rest.size()));
-  }
+  while ((limit == 0 || lines.size() < limit) && file.next()) lines.push_back(read_line(file, tokens));
   if (lines.empty()) throw load_error(path + ": holds no line");
   return lines;
 }

@@ -71,6 +71,12 @@ void output_file::commit() {
   temporary_.clear();
 }
 
+void check_writable(const std::string& path) {
+  struct stat status {};
+  const bool special = ::stat(path.c_str(), &status) == 0 && !S_ISREG(status.st_mode) && !S_ISDIR(status.st_mode);
+  if (!path.empty() && !special) const output_file trial(path);
+}
+
 void output_file::fail(const char* action) const {
   throw load_error(path_ + ": " + action + ": " + std::strerror(errno));
 }

@@ -35,4 +35,8 @@ class output_file {
   int descriptor_ = -1;
 };
 
+/// Throws load_error when nothing could be written there, before long work is done for it. What is there stays as it is; a
+/// device or a pipe is not opened. An empty path, which asks for no file, passes.
+void check_writable(const std::string& path);
+
 }  // namespace qwen3

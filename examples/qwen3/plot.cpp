@@ -1,19 +1,12 @@
 #include "plot.hpp"
 
-#include <spawn.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
+#include <algorithm>
 #include <array>
-#include <cerrno>
 #include <cstdio>
-#include <cstring>
 #include <vector>
 
-#include "error.hpp"        // load_error
-#include "output_file.hpp"  // output_file
-
-extern char** environ;
+#include "error.hpp"    // load_error
+#include "gnuplot.hpp"  // draw_svg
 
 namespace qwen3 {
 
@@ -89,48 +82,43 @@ const char* colour_of(method m) {
   return "#999999";
 }
 
-// The compressions that were asked for, as gnuplot lists tics; empty when entries were.
-std::string compression_tics(const eval_report& report) {
-  std::string list;
+// The distinct x of what is drawn, in ascending order.
+std::vector<double> places_of(const eval_report& report) {
+  std::vector<double> places;
   for (const eval_result& r : report.results) {
-    if (r.compression) list += (list.empty() ? "" : ", ") + number(*r.compression);
+    if (r.name != method::full) places.push_back(x_of(r));
   }
-  return list;
+  std::sort(places.begin(), places.end());
+  places.erase(std::unique(places.begin(), places.end()), places.end());
+  return places;
+}
+
+// The x axis with its range: gnuplot warns where one place is all there is.
+std::string x_axis(const eval_report& report) {
+  const std::vector<double> places = places_of(report);
+  const double least = places.front(), most = places.back();
+  const bool by_compression =
+      std::any_of(report.results.begin(), report.results.end(), [](const eval_result& r) { return r.compression; });
+  std::string tics;
+  for (const double place : places) tics += (tics.empty() ? "" : ", ") + number(place);
+  if (by_compression)
+    return "set xlabel 'compression of the KV cache, per cent'\nset xtics (" + tics + ")\nset xrange [" +
+           number(least - 2) + ":" + number(most + 2) + "]\n";
+  return "set xlabel 'KV entries a head'\nset xtics (" + tics + ")\nset logscale x 2\nset xrange [" +
+         number(most * 1.1) + ":" + number(least / 1.1) + "]\n";
 }
 
 std::string axes(const eval_report& report) {
   std::string text = "set terminal svg size 860,520 enhanced font 'Helvetica,14' background '#ffffff'\n";
   text += "set key outside right top reverse Left noenhanced\nset grid ytics lc rgb '#dddddd'\nset border 3\n";
   text += "set tics nomirror\n";
-  if (const std::string tics = compression_tics(report); !tics.empty()) {
-    text += "set xlabel 'compression of the KV cache, per cent'\nset xtics (" + tics + ")\nset offsets 2, 2, 0, 0\n";
-  } else {
-    text += "set xlabel 'KV entries a head'\nset logscale x 2\nset xrange [*:*] reverse\n";
-  }
+  text += x_axis(report);
   if (has_answers(report)) {
-    text += "set yrange [0:1.05]\nset ylabel 'answers kept, share of the full model''s'\n";
+    text += "set yrange [0:1.05<*]\nset ylabel 'answers kept, share of the full model''s'\n";
   } else {
-    text += "set yrange [0:*]\nset ylabel 'KL from the full model, nats'\n";
+    text += "set yrange [0:1e-9<*]\nset ylabel 'KL from the full model, nats'\n";
   }
   return text;
-}
-
-// Runs `gnuplot SCRIPT` and waits for it.
-void run_gnuplot(const std::string& script) {
-  std::string program = "gnuplot";
-  std::string argument = script;
-  std::array<char*, 3> arguments = {program.data(), argument.data(), nullptr};
-  pid_t child = 0;
-  const int error = posix_spawnp(&child, "gnuplot", nullptr, nullptr, arguments.data(), environ);
-  if (error == ENOENT) throw load_error("plot: gnuplot is not installed (Debian: apt-get install gnuplot-nox)");
-  if (error != 0) throw load_error(std::string("plot: gnuplot could not be started: ") + std::strerror(error));
-  int status = 0;
-  while (waitpid(child, &status, 0) < 0) {
-    if (errno != EINTR) throw load_error(std::string("plot: ") + std::strerror(errno));
-  }
-  if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) {
-    throw load_error("plot: gnuplot failed with status " + std::to_string(WEXITSTATUS(status)));
-  }
 }
 
 }  // namespace
@@ -151,27 +139,6 @@ std::string plot_script(const eval_report& report) {
     text += ", " + data + " using 1:2:3:4 with yerrorbars" + style + " notitle";
   }
   return text + '\n';
-}
-
-void draw_svg(const std::string& script, const std::string& path) {
-  const std::string drawing = path + ".part";
-  const std::string file_name = path + ".gnuplot";
-  {
-    output_file file(file_name);
-    file.write("set output " + quoted(drawing) + "\n" + script);
-    file.commit();
-  }
-  try {
-    run_gnuplot(file_name);
-  } catch (...) {
-    unlink(file_name.c_str());
-    unlink(drawing.c_str());
-    throw;
-  }
-  unlink(file_name.c_str());
-  if (std::rename(drawing.c_str(), path.c_str()) != 0) {
-    throw load_error("plot: " + path + ": " + std::strerror(errno));
-  }
 }
 
 void plot_report(const eval_report& report, const std::string& path) { draw_svg(plot_script(report), path); }

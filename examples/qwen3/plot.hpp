@@ -10,10 +10,6 @@ namespace qwen3 {
 /// kept with their 95 % intervals where the data has answers, else the KL divergence from the full model.
 std::string plot_script(const eval_report& report);
 
-/// Runs a gnuplot script that draws one SVG, which replaces `path` whole. Throws load_error when gnuplot is not installed or
-/// fails.
-void draw_svg(const std::string& script, const std::string& path);
-
 /// Draws a report as SVG, through the program gnuplot (Debian: gnuplot-nox). A file that is there is replaced whole.
 /// Throws load_error when gnuplot is not installed or fails, or when there is nothing to draw.
 void plot_report(const eval_report& report, const std::string& path);

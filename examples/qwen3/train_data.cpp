@@ -8,8 +8,9 @@
 
 #include "console.hpp"                    // read_stdin
 #include "error.hpp"                      // load_error
-#include "json_file.hpp"                  // json_reason
+#include "json_file.hpp"                  // parse_json_object, shown
 #include "kvpop/train/random_stream.hpp"  // random_stream, sample
+#include "line_reader.hpp"                // line_reader
 #include "mapped_file.hpp"                // mapped_file
 
 namespace qwen3 {
@@ -17,15 +18,11 @@ namespace qwen3 {
 namespace {
 
 std::string text_of_line(std::string_view line, const std::string& place) {
-  try {
-    const nlohmann::json object = nlohmann::json::parse(line);
-    const auto found = object.is_object() ? object.find("text") : object.end();
-    if (!object.is_object() || found == object.end() || !found->is_string())
-      throw load_error(place + ": not an object with a string \"text\"");
-    return found->get<std::string>();
-  } catch (const nlohmann::json::exception& error) {
-    throw load_error(place + ": not JSON: " + json_reason(error));
-  }
+  const nlohmann::json object = parse_json_object(line, place);
+  const auto text = object.find("text");
+  if (text == object.end()) throw load_error(place + ": \"text\" is missing");
+  if (!text->is_string()) throw load_error(place + ": \"text\" is " + shown(*text) + "; it must be a string");
+  return text->get<std::string>();
 }
 
 // The tokens of a text; what is wrong with it is said of its place.
@@ -46,25 +43,24 @@ void training_texts::add(std::vector<std::int32_t> document) {
   documents_.push_back(std::move(document));
 }
 
+void training_texts::add_lines(const std::string& path, const tokenizer& words, std::int64_t least) {
+  for (line_reader file(path); file.next();) {
+    if (file.blank()) continue;
+    const std::string place = file.place();
+    std::vector<std::int32_t> document = encode(words, text_of_line(file.line(), place), place);
+    if (size_of(document) < least) {
+      ++left_out_;
+    } else {
+      add(std::move(document));
+    }
+  }
+}
+
 training_texts training_texts::read(const std::vector<std::string>& paths, const tokenizer& words, std::int64_t least) {
   training_texts result;
   for (const std::string& path : paths) {
     if (path.ends_with(".jsonl")) {
-      const mapped_file file = mapped_file::open(path);
-      std::size_t number = 0;
-      for (std::string_view rest = file.text(); !rest.empty();) {
-        const std::size_t end = std::min(rest.find('\n'), rest.size());
-        const std::string_view line = rest.substr(0, end);
-        rest.remove_prefix(std::min(end + 1, rest.size()));
-        const std::string place = path + ":" + std::to_string(++number);
-        if (line.find_first_not_of(" \t\r") == std::string_view::npos) continue;
-        std::vector<std::int32_t> document = encode(words, text_of_line(line, place), place);
-        if (size_of(document) < least) {
-          ++result.left_out_;
-        } else {
-          result.add(std::move(document));
-        }
-      }
+      result.add_lines(path, words, least);
       continue;
     }
     const std::string text = path == "-" ? read_stdin() : std::string(mapped_file::open(path).text());

@@ -27,6 +27,7 @@ class training_texts {
 
  private:
   void add(std::vector<std::int32_t> document);
+  void add_lines(const std::string& path, const tokenizer& words, std::int64_t least);
 
   std::vector<std::vector<std::int32_t>> documents_;
   std::int64_t tokens_ = 0;

@@ -4,11 +4,11 @@
 #include <array>
 #include <cstdio>
 #include <nlohmann/json.hpp>
-#include <string_view>
 
 #include "error.hpp"        // load_error
-#include "mapped_file.hpp"  // mapped_file
-#include "plot.hpp"         // draw_svg
+#include "gnuplot.hpp"      // draw_svg
+#include "json_file.hpp"    // parse_json_object
+#include "line_reader.hpp"  // line_reader
 
 namespace qwen3 {
 
@@ -26,15 +26,11 @@ void add_row(std::string& to, double step, double loss, double accuracy, double 
 }
 
 curves read(const std::string& log) {
-  const mapped_file file = mapped_file::open(log);
   curves result;
   bool first = true;
   double loss = 0, accuracy = 0, recall = 0;
-  for (std::string_view rest = file.text(); !rest.empty();) {
-    const std::size_t end = std::min(rest.find('\n'), rest.size());
-    const auto line = nlohmann::json::parse(rest.substr(0, end), nullptr, false);
-    rest.remove_prefix(std::min(end + 1, rest.size()));
-    if (!line.is_object()) throw load_error(log + ": not a training's log");
+  for (line_reader file(log); file.next();) {
+    const nlohmann::json line = parse_json_object(file.line(), file.place());
     const double step = line.value("step", 0.0);
     if (line.contains("valid_loss")) {
       add_row(result.held_out, step, line.value("valid_loss", 0.0), line.value("valid_accuracy", 0.0),

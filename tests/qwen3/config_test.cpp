@@ -233,6 +233,19 @@ TEST_CASE("biases of each family") {
   CHECK_FALSE(biased.qkv_bias);
 }
 
+TEST_CASE("what other models add to the same layers is refused by name") {
+  CHECK(refusal(llama("sliding_window", 4096)).find("sliding_window is 4096, which this engine does not know") == 0);
+  for (const char* name : {"attn_logit_softcapping", "final_logit_softcapping", "logit_scale", "logits_scaling",
+                           "attention_multiplier", "embedding_multiplier", "residual_multiplier"}) {
+    CHECK(refusal(with(name, 30.0)) == std::string(name) +
+                                           " is 30.0, which this engine does not know; it knows models without it "
+                                           "(null)");
+    CHECK(load(with(name, nullptr)).hidden == 48);
+  }
+  CHECK(refusal(with("no_rope_layers", {1, 0})).find("no_rope_layers is [1,0]") == 0);
+  CHECK(refusal(with("compression_config", {{"bits", 4}})).find("compression_config is {\"bits\":4}") == 0);
+}
+
 TEST_CASE("rope scaling") {
   const json llama3 = {{"rope_type", "llama3"},
                        {"factor", 8.0},
@@ -247,6 +260,12 @@ TEST_CASE("rope scaling") {
   CHECK(config.rope_scaling->original_positions == 128);
   CHECK(refusal(with("rope_scaling", {{"rope_type", "yarn"}, {"factor", 4.0}})) ==
         "rope_scaling.rope_type is \"yarn\", which this engine does not know; it knows \"default\" and \"llama3\"");
+  CHECK(refusal(with("rope_scaling", {{"factor", 2.0}})) == "rope_scaling.rope_type is missing");
+  CHECK(refusal(with("rope_scaling", {{"type", "linear"}, {"rope_type", "default"}})) ==
+        "rope_scaling.type is \"linear\"; it must be what rope_type is, \"default\"");
+  json twice = with("rope_scaling", {{"rope_type", "default"}});
+  twice["rope_parameters"] = {{"rope_type", "default"}, {"rope_theta", 1e4}};
+  CHECK(refusal(twice).find("it knows one of rope_parameters and rope_scaling, not both") != std::string::npos);
   CHECK(refusal(with("rope_scaling", {{"type", "linear"}, {"factor", 2.0}})) ==
         "rope_scaling.type is \"linear\", which this engine does not know; it knows \"default\" and \"llama3\"");
   CHECK(refusal(with("rope_scaling", 4)) == "rope_scaling is 4; it must be an object");

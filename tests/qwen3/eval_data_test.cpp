@@ -46,6 +46,7 @@ TEST_CASE("a token belongs to an answer when its bytes overlap the range") {
   CHECK(lines[0].answers[0].last == 7);
   CHECK(lines[0].prompt() == 6);
   CHECK(lines[0].number == 1);
+  CHECK(read(good + good)[1].number == 2);
 }
 
 TEST_CASE("an answer may begin inside a token and span several") {
@@ -74,7 +75,7 @@ TEST_CASE("limit reads only the first lines: what follows is not looked at") {
 }
 
 TEST_CASE("a line that is not valid is named with what is wrong with it") {
-  CHECK(refusal(good + "{\"text\": \n").find(":2: is not JSON: ") == 0);
+  CHECK(refusal(good + "{\"text\": \n").find(":2: is not valid JSON: ") == 0);
   CHECK(refusal(good + "\n" + good) == ":2: is empty; a JSON object was expected");
   CHECK(refusal("[1]\n") == ":1: is not a JSON object but array");
   CHECK(refusal("{\"answers\": []}") == ":1: \"text\" is missing");
@@ -94,6 +95,14 @@ TEST_CASE("a line that is not valid is named with what is wrong with it") {
   CHECK(bad_range("[7]").find("it must be [begin, end], two whole numbers") != std::string::npos);
   CHECK(bad_range("[7, 8.5]").find("it must be [begin, end], two whole numbers") != std::string::npos);
   CHECK(bad_range("7").find("it must be [begin, end], two whole numbers") != std::string::npos);
+  CHECK(refusal(R"({"text": "so", "text": "the", "answers": []})") == ":1: names \"text\" twice in one object");
+  CHECK(refusal(std::string("{\"text\": \"so\", \"answers\": []}\0", 30)) == ":1: holds a NUL byte at byte 29");
+  CHECK(refusal(std::string(100, '[')) == ":1: is nested deeper than 64 levels");
+  CHECK(bad_range("[" + std::string(100, '9') + "]").size() < 160);  // a long value is cut
+  CHECK(bad_range("[3, 7]") ==
+        ":1: \"answers\" has [3,7] and [6,11], which overlap; every answer must have its own bytes");
+  CHECK(bad_range("[6, 11]").find("has [6,11] and [6,11], which overlap") != std::string::npos);
+  CHECK(bad_range("[3, 6]") == "(nothing was thrown)");  // neighbours
   CHECK(bad_range("[0, 2]") == ":1: answers[1] covers the first token: nothing stands before it to predict it from");
 }
 

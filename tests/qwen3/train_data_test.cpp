@@ -110,10 +110,11 @@ TEST_CASE("data that cannot be used says where and why") {
   CHECK(message("{\"text\": \"the barn\"}\n") ==
         "no usable text: 1 documents, all shorter than two windows, 64 tokens");
   CHECK(message("") == "no usable text: 0 documents, all shorter than two windows, 64 tokens");
-  CHECK(message("\n{\"text\": 5}\n") == "a.jsonl:2: not an object with a string \"text\"");
-  CHECK(message("[1]\n") == "a.jsonl:1: not an object with a string \"text\"");
-  CHECK(message("{\"text\": \n").find("a.jsonl:1: not JSON") == 0);
-  CHECK(message("{\"text\": \"\xff\"}\n").find("a.jsonl:1: not JSON") == 0);
+  CHECK(message("\n{\"text\": 5}\n") == "a.jsonl:2: \"text\" is 5; it must be a string");
+  CHECK(message("{}\n") == "a.jsonl:1: \"text\" is missing");
+  CHECK(message("[1]\n") == "a.jsonl:1: is not a JSON object but array");
+  CHECK(message("{\"text\": \n").find("a.jsonl:1: is not valid JSON") == 0);
+  CHECK(message("{\"text\": \"\xff\"}\n").find("a.jsonl:1: is not valid JSON") == 0);
   CHECK(message_of<qwen3::load_error>([&] {
           training_texts::read({"/nowhere.txt"}, words(), 64);
         }).find("/nowhere.txt") != std::string::npos);
