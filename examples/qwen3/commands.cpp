@@ -4,7 +4,10 @@
 #include <array>
 #include <charconv>
 #include <cstdio>
+#include <exception>
 #include <memory>
+#include <span>
+#include <sstream>
 #include <string_view>
 #include <thread>
 #include <utility>
@@ -20,7 +23,7 @@
 #include "kvpop/core/thread_pool.hpp"  // thread_pool
 #include "logits.hpp"                  // write_logits
 #include "mapped_file.hpp"             // mapped_file
-#include "output_file.hpp"             // output_file
+#include "output_file.hpp"             // output_file, check_writable
 #include "plot.hpp"                    // plot_report
 
 namespace qwen3 {
@@ -32,7 +35,8 @@ struct engine {
   explicit engine(const run_options& o)
       : network(model::open(o.model, rope_precision_of(o.rope_dtype))),
         scorers(load_scorers(o.model, o.scorer, network.shape())),
-        settings{o.sinks, o.window, cache_dtype_of(o.cache_dtype), o.seed},
+        settings(settings_of(o)),
+        scorer_path(o.scorer),
         pool(threads_of(o.threads)),
         ctx(pool.context()) {}
 
@@ -41,6 +45,7 @@ struct engine {
     const method m = method_of(o.method);
     if (m == method::oracle)
       throw usage_error("--method oracle knows the text that is still to come: only eval has it");
+    check_scorer_is_used(scorer_path, {&m, 1});
     std::int64_t entries = tokens;
     if (m == method::full) {
       if (o.budget || o.compression) note("method full keeps everything: the budget has no effect");
@@ -61,6 +66,20 @@ struct engine {
     return {.plan = plan, .dtype = settings.dtype, .seed = settings.seed, .prompt = prompt, .replay = nullptr};
   }
 
+  static method_settings settings_of(const run_options& o) {
+    const method_settings settings{o.sinks, o.window, cache_dtype_of(o.cache_dtype), o.seed};
+    check_settings(settings);
+    return settings;
+  }
+
+  // A scorer file that was named and that nothing would use is a mistake.
+  void check_scorer_is_used(const std::string& path, std::span<const method> methods) const {
+    const bool learned = std::any_of(methods.begin(), methods.end(), is_learned);
+    const method kind = scorers.mlstm_first ? method::kvpop : method::kvpop_mlp;
+    if (path.empty() || !learned || std::find(methods.begin(), methods.end(), kind) != methods.end()) return;
+    throw usage_error("--scorer " + path + " is a scorer of method " + name_of(kind) + ", which is not asked for");
+  }
+
   static void check_compression(double compression) {
     if (!(compression >= 0 && compression < 100))
       throw usage_error("--compression is " + std::to_string(compression) + "; it must be at least 0 and below 100");
@@ -69,6 +88,7 @@ struct engine {
   model network;
   scorer_set scorers;
   method_settings settings;
+  std::string scorer_path;  // --scorer
   kvpop::thread_pool pool;
   kvpop::host_context ctx;
 };
@@ -98,6 +118,47 @@ held_map map_of(const kv_cache& cache, const engine& e, const method_plan& plan,
   return map;
 }
 
+template <class T>
+void check_distinct(const char* name, std::vector<T> values) {
+  std::sort(values.begin(), values.end());
+  const auto twice = std::adjacent_find(values.begin(), values.end());
+  if (twice == values.end()) return;
+  std::ostringstream message;
+  message << name << " names " << *twice << " twice";
+  throw usage_error(message.str());
+}
+
+std::vector<budget_request> budgets_of(const eval_options& o) {
+  std::vector<budget_request> result;
+  for (const std::int64_t entries : o.budgets) {
+    check_entries("--budgets", entries, 1);
+    result.push_back({static_cast<double>(entries), false});
+  }
+  for (const double c : o.compressions) {
+    engine::check_compression(c);
+    result.push_back({c, true});
+  }
+  check_distinct("--budgets", o.budgets);
+  check_distinct("--compression", o.compressions);
+  return result.empty() ? std::vector<budget_request>{{75, true}, {88, true}, {94, true}} : result;
+}
+
+// All that was asked for is tried; then the first that failed is said.
+void write_results(const eval_options& o, const eval_report& report) {
+  std::exception_ptr failed;
+  const auto attempt = [&failed](auto&& act) {
+    try {
+      act();
+    } catch (const load_error&) {
+      if (!failed) failed = std::current_exception();
+    }
+  };
+  attempt([&] { print(eval_table(report) + (o.layers ? recall_table(report) : "")); });
+  if (!o.json.empty()) attempt([&] { write_file(o.json, eval_json(report)); });
+  if (!o.plot.empty()) attempt([&] { plot_report(report, o.plot); });
+  if (failed) std::rethrow_exception(failed);
+}
+
 std::vector<std::int32_t> encode_text(const std::string& model, const std::string& text, std::int64_t vocabulary) {
   if (text.empty()) throw usage_error("the text is empty");
   std::vector<std::int32_t> tokens = tokenizer::load(model).encode(text).ids;
@@ -118,27 +179,41 @@ int threads_of(int asked) {
   return asked > 0 ? asked : static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
 }
 
-std::vector<std::int32_t> parse_tokens(const std::string& list) {
-  std::string text = list;
-  if (text.starts_with('@')) text = mapped_file::open(text.substr(1)).text();
-  constexpr std::string_view separators = ", \t\r\n";
-  std::vector<std::int32_t> tokens;
-  for (std::size_t begin = text.find_first_not_of(separators); begin != std::string::npos;) {
-    const std::size_t end = std::min(text.find_first_of(separators, begin), text.size());
+std::vector<std::int32_t> parse_ids(std::string_view text, const std::string& name) {
+  constexpr std::string_view spaces = " \t\r\n";
+  std::vector<std::int32_t> ids;
+  bool comma = true;  // nothing stands between the last comma, or the beginning, and here
+  for (std::size_t at = text.find_first_not_of(spaces); at < text.size(); at = text.find_first_not_of(spaces, at)) {
+    if (text[at] == ',') {
+      if (comma) throw usage_error(name + ": entry " + std::to_string(ids.size()) + " is empty");
+      comma = true;
+      ++at;
+      continue;
+    }
+    const std::size_t end = std::min(text.find_first_of(", \t\r\n", at), text.size());
     const char* const last = text.data() + end;
     std::int32_t id = 0;
-    const auto [stop, error] = std::from_chars(text.data() + begin, last, id);
+    const auto [stop, error] = std::from_chars(text.data() + at, last, id);
     if (error != std::errc{} || stop != last || id < 0)
-      throw usage_error("--tokens: " + in_quotes(std::string_view(text).substr(begin, end - begin)) +
-                        " is not a token id");
-    tokens.push_back(id);
-    begin = text.find_first_not_of(separators, end);
+      throw usage_error(name + ": " + in_quotes(text.substr(at, end - at)) + " is not a token id");
+    ids.push_back(id);
+    comma = false;
+    at = end;
   }
+  if (comma && !ids.empty()) throw usage_error(name + ": entry " + std::to_string(ids.size()) + " is empty");
+  return ids;
+}
+
+std::vector<std::int32_t> parse_tokens(const std::string& list) {
+  std::vector<std::int32_t> tokens = list.starts_with('@')
+                                         ? parse_ids(mapped_file::open(list.substr(1)).text(), list.substr(1))
+                                         : parse_ids(list, "--tokens");
   if (tokens.empty()) throw usage_error("--tokens holds no token");
   return tokens;
 }
 
 int run_logits(const logits_options& o) {
+  check_writable(o.output);
   const std::vector<std::int32_t> tokens = parse_tokens(o.tokens);
   const engine e(o);
   check_tokens(tokens, e.network.config().vocabulary);
@@ -157,8 +232,7 @@ int run_tokenize(const tokenize_options& o) {
   const tokenizer words = tokenizer::load(o.model);
   const std::string input = read_stdin();
   if (o.decode) {
-    const bool empty = input.find_first_not_of(" \t\r\n") == std::string::npos;
-    print(empty ? "" : words.decode(parse_tokens(input)));
+    print(words.decode(parse_ids(input, "stdin")));
     return 0;
   }
   std::string text;
@@ -172,6 +246,7 @@ int run_tokenize(const tokenize_options& o) {
 }
 
 int run_generate(const generate_options& o) {
+  check_writable(o.map);
   const std::string given = o.prompt == "-" ? read_stdin() : o.prompt;
   if (given.empty()) throw usage_error("the prompt is empty");
   const tokenizer words = tokenizer::load(o.model);
@@ -205,34 +280,32 @@ int run_generate(const generate_options& o) {
 }
 
 int run_eval(const eval_options& o) {
-  const engine e(o);
+  check_writable(o.json);
+  check_writable(o.plot);
   eval_request request;
   request.chunk = o.chunk;
   request.target = target_of(o.target);
+  request.budgets = budgets_of(o);
   for (const std::string& name : o.methods) request.methods.push_back(method_of(name));
+  check_distinct("--methods", o.methods);
+  if (!o.plot.empty() && !o.methods.empty() && request.methods == std::vector{method::full})
+    throw usage_error("--plot draws what methods lose, and --methods names full alone: there is nothing to draw");
+  const engine e(o);
   if (o.methods.empty()) {
     for (const method m : all_methods()) {
-      const bool learned = m == method::kvpop || m == method::kvpop_mlp;
-      if (!learned || e.scorers.of(m) != nullptr) request.methods.push_back(m);
+      if (!is_learned(m) || e.scorers.of(m) != nullptr) request.methods.push_back(m);
     }
   }
-  for (const std::int64_t entries : o.budgets) request.budgets.push_back({static_cast<double>(entries), false});
-  for (const double c : o.compressions) request.budgets.push_back({c, true});
-  if (request.budgets.empty()) request.budgets = {{75, true}, {88, true}, {94, true}};
-  for (const budget_request& b : request.budgets) {
-    if (b.is_compression) engine::check_compression(b.value);
-  }
-  const std::vector<eval_line> lines = read_eval_data(o.data, tokenizer::load(o.model), o.limit);
+  e.check_scorer_is_used(o.scorer, request.methods);
+  const std::vector<eval_line> lines =
+      read_eval_data(o.data, tokenizer::load(o.model), static_cast<std::size_t>(o.limit));
   std::int64_t longest = 0;
   for (const eval_line& line : lines) longest = std::max(longest, count(line.tokens));
   warn_of_positions(e.network.config(), longest);
   eval_report report = evaluate(e.ctx, e.network, e.scorers, e.settings, lines, request);
   report.model = o.model;
   report.data = o.data;
-  print(eval_table(report));
-  if (o.layers) print(recall_table(report));
-  if (!o.json.empty()) write_file(o.json, eval_json(report));
-  if (!o.plot.empty()) plot_report(report, o.plot);
+  write_results(o, report);
   return 0;
 }
 
@@ -242,6 +315,7 @@ int run_inspect(const inspect_options& o) {
     print(inspect_scorer(o.scorer));
     return 0;
   }
+  if (o.budget) check_entries("--budget", *o.budget, 1);
   const engine e(o);
   print(inspect_model(o.model, e.network, e.scorers, e.settings, o.budget));
   if (!o.scorer.empty()) print(inspect_scorer(o.scorer));

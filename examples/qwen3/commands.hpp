@@ -58,7 +58,7 @@ struct eval_options : run_options {
   std::vector<std::string> methods;  // empty: all that the model has scorers for
   std::vector<std::int64_t> budgets;
   std::vector<double> compressions;  // both empty: 75, 88, 94
-  std::size_t limit = 0;
+  std::int64_t limit = 0;
   std::int64_t chunk = 128;
   std::string target = "rms";  // of the oracle and of recall
   bool layers = false;         // recall of every layer too

@@ -10,6 +10,7 @@
 #include "kvpop/core/thread_pool.hpp"  // thread_pool
 #include "kvpop/score/charge.hpp"      // memory_charge
 #include "notebook_data.hpp"           // make_notebook
+#include "output_file.hpp"             // check_writable
 #include "train.hpp"                   // train
 #include "train_plot.hpp"              // plot_training
 
@@ -89,6 +90,7 @@ train_settings settings_of(const train_options& o, const model_shape& shape) {
 }  // namespace
 
 int run_train(const train_options& o) {
+  for (const std::string* path : {&o.output, &o.plot}) check_writable(*path);
   const model network = model::open(o.model, rope_precision_of(o.rope_dtype));
   const train_settings settings = settings_of(o, network.shape());
   kvpop::thread_pool pool(threads_of(o.threads));

@@ -2,10 +2,12 @@
 #include <cstdio>
 #include <exception>
 #include <new>
+#include <sstream>
 #include <string>
 
 #include "blas_kernel.hpp"  // restart_with_better_blas_kernel
 #include "commands.hpp"     // options and verbs
+#include "console.hpp"      // print
 #include "error.hpp"        // usage_error, in_quotes
 
 namespace qwen3 {
@@ -93,7 +95,8 @@ void add_eval(CLI::App& app, eval_options& o) {
   verb.add_option("--compression", o.compressions, "per cent of a line's tokens that go; default 75,88,94")
       ->delimiter(',')
       ->excludes(budgets);
-  verb.add_option("--limit", o.limit, "only the first lines; 0: all");
+  verb.add_option("--limit", o.limit, "only the first lines; 0: all")
+      ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 40));
   add_chunk(verb, o.chunk);
   verb.add_option("--target", o.target, std::string("of the oracle and of recall: ") + target_help);
   verb.add_flag("--layers", o.layers, "print the recall of every layer too");
@@ -196,7 +199,11 @@ int parse_and_run(int argc, const char* const* argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : usage_failure;  // --help is one too
+    std::ostringstream help, message;
+    const int status = app.exit(error, help, message);  // --help is an error too, with status 0
+    print(help.str());
+    std::fputs(message.str().c_str(), stderr);
+    return status == 0 ? 0 : usage_failure;
   }
   if (app.got_subcommand("logits")) return run_logits(logits);
   if (app.got_subcommand("tokenize")) return run_tokenize(tokenize);

@@ -23,8 +23,6 @@ constexpr std::array every{method::full, method::streaming, method::random,    m
 constexpr std::int64_t default_sinks = 4;
 constexpr std::int64_t default_window = 256;
 
-constexpr bool is_learned(method m) { return m == method::kvpop_mlp || m == method::kvpop; }
-
 // Places that a method fills by its own rule, before it holds a single long-range token.
 struct fixed_places {
   std::int64_t sinks = 0;
@@ -128,6 +126,18 @@ cache_dtype cache_dtype_of(std::string_view name) {
   throw usage_error("--cache-dtype is " + in_quotes(name) + "; it must be f32, bf16 or f16");
 }
 
+void check_entries(const char* name, std::int64_t value, std::int64_t least) {
+  constexpr std::int64_t most = (std::int64_t{1} << 31) - 1;
+  if (value < least || value > most)
+    throw usage_error(std::string(name) + " is " + std::to_string(value) + "; it must be in " + std::to_string(least) +
+                      " .. " + std::to_string(most));
+}
+
+void check_settings(const method_settings& settings) {
+  if (settings.sinks) check_entries("--sinks", *settings.sinks, 0);
+  if (settings.window) check_entries("--window", *settings.window, 1);
+}
+
 const kvpop::scorer_file* scorer_set::of(method m) const {
   const std::optional<kvpop::scorer_file>& file = m == method::kvpop ? mlstm : mlp;
   return is_learned(m) && file ? &*file : nullptr;
@@ -170,8 +180,6 @@ method_plan plan_method(method m, std::int64_t entries, const method_settings& s
   const kvpop::scorer_file* file = own != nullptr ? own : scorers.any();
   const std::int64_t sinks = settings.sinks.value_or(file != nullptr ? file->description().sinks : default_sinks);
   const std::int64_t window = settings.window.value_or(file != nullptr ? file->description().window : default_window);
-  if (sinks < 0) throw usage_error("--sinks is " + std::to_string(sinks) + "; it must be at least 0");
-  if (window < 1) throw usage_error("--window is " + std::to_string(window) + "; it must be at least 1");
   std::int64_t charge = 0;
   if (own != nullptr) {
     if (own->description().delay > window) {
@@ -180,10 +188,8 @@ method_plan plan_method(method m, std::int64_t entries, const method_settings& s
     }
     charge = kvpop::memory_charge(own->memory_size(), 2 * shape.head_dim * bytes_of(settings.dtype));
   }
-  constexpr std::int64_t most_entries = (std::int64_t{1} << 31) - 1;
-  if (std::max({entries, sinks, window}) > most_entries) {
-    throw usage_error("budget, sinks and window must be at most " + std::to_string(most_entries));
-  }
+  check_settings(settings);
+  check_entries("the budget", entries, 1);
   const fixed_places places = places_of(m, entries, sinks, window, charge);
   if (entries < places.least()) {
     throw usage_error(std::string(name_of(m)) + ": a budget of " + std::to_string(entries) +

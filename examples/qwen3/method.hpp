@@ -17,6 +17,9 @@ enum class method { full, streaming, random, key_norm, tova, h2o, snapkv, kvpop_
 /// All of them, in the order of the tables.
 std::span<const method> all_methods();
 
+/// Whether a method's priorities come from a scorer file.
+constexpr bool is_learned(method m) { return m == method::kvpop_mlp || m == method::kvpop; }
+
 /// The name on the command line: full streaming random keynorm tova h2o snapkv kvpop-mlp kvpop oracle. The oracle evicts by
 /// the training target itself: it knows the whole text, so only `eval` has it.
 const char* name_of(method m);
@@ -62,6 +65,12 @@ struct method_settings {
   cache_dtype dtype = cache_dtype::f32;
   std::uint64_t seed = 1;  // of the method `random`
 };
+
+/// Throws usage_error when sinks or window cannot be those of any method.
+void check_settings(const method_settings& settings);
+
+/// Throws usage_error when a number of KV entries is out of range, calling it `name`.
+void check_entries(const char* name, std::int64_t value, std::int64_t least);
 
 /// A method with its budget worked out.
 struct method_plan {

@@ -1,10 +1,11 @@
 #include "model.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "elementwise.hpp"  // add, silu_times
-#include "error.hpp"        // usage_error
+#include "error.hpp"        // load_error, usage_error
 #include "linear.hpp"       // linear, copy_row
 #include "norm.hpp"         // rms_norm
 #include "rope.hpp"         // rope_frequencies, rope_angles, rotate
@@ -64,6 +65,17 @@ void resize(activations& a, const model_config& c, std::int64_t tokens, std::int
   set(a.scratch, scratch);
 }
 
+// A weight or a cached value that is not finite, or a product that overflowed, ends here and not in what is sampled.
+void check_finite(std::span<const float> logits, std::span<const std::int64_t> positions,
+                  std::span<const std::int32_t> tokens) {
+  for (std::size_t i = 0; i < tokens.size(); ++i) {
+    const auto row = logits.subspan(i * (logits.size() / tokens.size()), logits.size() / tokens.size());
+    if (std::all_of(row.begin(), row.end(), [](float x) { return std::isfinite(x); })) continue;
+    throw load_error("the logits after token " + std::to_string(tokens[i]) + " at position " +
+                     std::to_string(positions[i]) + " are not finite: a weight is not, or a product overflowed");
+  }
+}
+
 }  // namespace
 
 void check_tokens(std::span<const std::int32_t> tokens, std::int64_t vocabulary) {
@@ -108,6 +120,9 @@ void model::forward(const kvpop::host_context& ctx, std::span<const std::int32_t
   const float* last = a.x.data() + (n - rows) * c.hidden;  // [rows, hidden]
   rms_norm(ctx, last, rows, c.hidden, final_norm_.data(), c.rms_norm_eps, a.normed.data());
   linear(ctx, a.normed.data(), rows, head_, nullptr, logits, a.scratch);
+  check_finite({logits, static_cast<std::size_t>(rows * c.vocabulary)},
+               std::span(a.positions).last(static_cast<std::size_t>(rows)),
+               tokens.last(static_cast<std::size_t>(rows)));
 }
 
 // x += o(attention(rope(norm(q(norm(x)))), ...))
