@@ -28,6 +28,7 @@ struct run {
   std::vector<double> correct;     // [lines]
   std::vector<double> kl, loss;    // [lines] sums over the positions from the budget on
   std::vector<double> compared;    // [lines] those positions
+  std::vector<double> predicted;   // [lines] of them, those that a token follows
   std::int64_t agreed = 0;
   std::vector<double> layer_recall;  // [layers] sums over lines of the mean over heads
   std::int64_t recalled = 0;         // lines in them
@@ -68,7 +69,7 @@ class evaluation {
     run r;
     r.name = m;
     r.asked = budget;
-    for (auto* sums : {&r.correct, &r.kl, &r.loss, &r.compared}) sums->resize(lines_.size());
+    for (auto* sums : {&r.correct, &r.kl, &r.loss, &r.compared, &r.predicted}) sums->resize(lines_.size());
     r.layer_recall.resize(static_cast<std::size_t>(model_.config().layers));
     for (const eval_line& line : lines_) r.plans.push_back(plan(m, budget, line));
     runs_.push_back(std::move(r));
@@ -188,6 +189,7 @@ class evaluation {
       r.compared[index] += 1;
       r.kl[index] += kl_[i];
       r.loss[index] += losses_[i];
+      r.predicted[index] += next_[i] >= 0;
       r.agreed += choices_[i] == full_.choice(static_cast<std::int64_t>(i));
     }
   }
@@ -226,7 +228,7 @@ class evaluation {
     if (answers > 0) result.accuracy = static_cast<double>(result.correct) / static_cast<double>(answers);
     result.retention = paired_ratio(r.correct, full.correct);
     result.kl = paired_ratio(r.kl, r.compared);
-    result.loss = paired_ratio(r.loss, r.compared);
+    result.loss = paired_ratio(r.loss, r.predicted);
     const double compared = std::accumulate(r.compared.begin(), r.compared.end(), 0.0);
     if (compared > 0) result.agreement = static_cast<double>(r.agreed) / compared;
     if (r.recalled > 0) {

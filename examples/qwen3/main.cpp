@@ -35,7 +35,7 @@ void add_run(CLI::App& verb, run_options& o) {
   add_model(verb, o.model);
   add_scorer_and_dtype(verb, o);
   verb.add_option("--threads", o.threads, "threads; default: as many as the machine has")->check(CLI::Range(1, 1024));
-  verb.add_option("--seed", o.seed, "of all that is random");
+  verb.add_option("--seed", o.seed, "of all that is random")->check(CLI::NonNegativeNumber);
   verb.add_option("--rope-dtype", o.rope_dtype, "rounding of the RoPE frequencies, as of a model that was cast whole");
 }
 
@@ -141,7 +141,7 @@ void add_train(CLI::App& app, train_options& o) {
   verb.add_option("--lr", o.rate, "peak learning rate")->check(CLI::PositiveNumber);
   verb.add_option("--warmup", o.warmup, "steps of warm-up; default: a tenth");
   verb.add_flag("--constant", o.constant_rate, "constant learning rate after warm-up instead of a cosine");
-  verb.add_option("--seed", o.seed, "of all that is random");
+  verb.add_option("--seed", o.seed, "of all that is random")->check(CLI::NonNegativeNumber);
   verb.add_option("--threads", o.threads, "threads; default: as many as the machine has")->check(CLI::Range(1, 1024));
   verb.add_option("--loss", o.loss, "boundary, regression or pairs");
   verb.add_option("--target", o.target, target_help);
@@ -166,7 +166,7 @@ void add_notebook(CLI::App& app, notebook_options& o) {
       ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 40));
   verb.add_option("--tokens", o.tokens, "tokens a line, of the notebook's tokenizer")
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 30));
-  verb.add_option("--seed", o.seed, "of all that is random");
+  verb.add_option("--seed", o.seed, "of all that is random")->check(CLI::NonNegativeNumber);
   verb.add_option("--records", o.records, "share of lines that note a record")->check(CLI::Range(0.0, 1.0));
   verb.add_option("--questions", o.questions, "share of lines that ask")->check(CLI::Range(0.0, 1.0));
   verb.add_option("--kept", o.kept, "share of records that are confirmed")->check(CLI::Range(0.0, 1.0));

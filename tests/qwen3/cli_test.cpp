@@ -1,6 +1,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -85,7 +86,10 @@ TEST_CASE("files that cannot be used are failures") {
 TEST_CASE("token lists") {
   const std::string verb = "logits --output /dev/null --model " + shell_word(golden) + " --tokens ";
   check_refused(verb + "5,130", 2, "token 1 is 130; the model's vocabulary has ids 0 to 129");
-  check_refused(verb + "5,,x", 2, "--tokens: \"x\" is not a token id");
+  check_refused(verb + "5,x", 2, "--tokens: \"x\" is not a token id");
+  check_refused(verb + "5,,17", 2, "--tokens: entry 1 is empty");
+  check_refused(verb + ",5", 2, "--tokens: entry 0 is empty");
+  check_refused(verb + "5,17,", 2, "--tokens: entry 2 is empty");
   check_refused(verb + "-5", 2, "-5");
   check_refused(verb + "5,-7", 2, "\"-7\" is not a token id");
   check_refused(verb + "99999999999", 2, "\"99999999999\" is not a token id");
@@ -192,6 +196,115 @@ TEST_CASE("eval: table, JSON, invalid lines") {
   CHECK(no_room.out.find("full") != std::string::npos);  // the table is not lost
 }
 
+TEST_CASE("eval: what cannot be meant is refused before anything runs") {
+  const std::string verb = "eval --limit 1 " + model + " " + data;
+  check_refused(verb + " --methods kvpop,full,kvpop", 2, "--methods names kvpop twice");
+  check_refused(verb + " --methods kvpop --budgets 64,128,64", 2, "--budgets names 64 twice");
+  check_refused(verb + " --methods kvpop --compression 75,75", 2, "--compression names 75 twice");
+  check_refused(verb + " --methods kvpop --compression 75,101", 2, "--compression is 101");
+  check_refused(verb + " --methods kvpop --budgets 0", 2, "--budgets is 0; it must be in 1 ..");
+  check_refused("eval --limit -1 " + model + " " + data, 2, "--limit");
+  check_refused(verb + " --methods full --seed -1", 2, "--seed");
+  check_refused(verb + " --methods full --sinks -1", 2, "--sinks is -1; it must be in 0 ..");
+  check_refused(verb + " --methods full --window 0", 2, "--window is 0; it must be in 1 ..");
+  check_refused("inspect --budget 0 " + model, 2, "--budget is 0; it must be in 1 ..");
+  const std::string mlp = " --scorer " + shell_word(notebook + "/scorers/kvpop-mlp.safetensors");
+  check_refused(verb + " --methods kvpop,random --budgets 64" + mlp, 2,
+                "kvpop-mlp.safetensors is a scorer of method kvpop-mlp, which is not asked for");
+  check_refused("generate --prompt x --method kvpop --budget 64 " + model + mlp, 2, "which is not asked for");
+  check_refused(verb + " --methods random --budgets 64 --json /nowhere/x.json", 1, "/nowhere/x.json");
+  check_refused(verb + " --methods random --budgets 64 --plot /nowhere/x.svg", 1, "/nowhere/x.svg");
+  check_refused("generate --prompt x --map /nowhere/x.html " + model, 1, "/nowhere/x.html");
+}
+
+TEST_CASE("help that cannot be written is a failure; help that can is not") {
+  const program_result shown = run_qwen3("eval --help");
+  CHECK(shown.status == 0);
+  CHECK(shown.out.find("--compression") != std::string::npos);
+  CHECK(shown.err.empty());
+  const temporary_directory directory;
+  const std::string command = shell_word(KVPOP_QWEN3_BINARY) + " eval --help >/dev/full 2>" + (directory / "err");
+  CHECK(std::system(command.c_str()) != 0);
+  CHECK(read_file(directory / "err").find("cannot write to standard output") != std::string::npos);
+}
+
+TEST_CASE("a model whose numbers are not finite: nothing is sampled from it, nothing measured, nothing written") {
+  const temporary_directory directory;
+  std::filesystem::copy(notebook, directory / "m", std::filesystem::copy_options::recursive);
+  std::string bytes = read_file(directory / "m/model.safetensors");
+  bytes.replace(bytes.size() - 4, 4, std::string("\x00\x00\xc0\x7f", 4));  // the last weight of the file is NaN
+  write_file(directory / "m/model.safetensors", bytes);
+  const std::string broken = "--model " + shell_word(directory / "m");
+  const std::string words = "at position 0 are not finite";
+  check_refused("eval --limit 1 --methods full " + broken + " " + data, 1, words);
+  check_refused("logits --tokens 5 --output " + shell_word(directory / "out") + " " + broken, 1, words);
+  CHECK_FALSE(std::filesystem::exists(directory / "out"));
+  const program_result made = run_qwen3("generate --prompt 'note amber' " + broken);
+  CHECK(made.status == 1);
+  CHECK(made.out.empty());
+  CHECK(made.err.find("are not finite") != std::string::npos);
+}
+
+TEST_CASE("options reach what they are for: seed, temperature, top-k, top-p, cache dtype, compression") {
+  const std::string prompt = " --max-tokens 24 --prompt " + shell_word("note amber owl\nso the mill") + " " + model;
+  const auto text = [&](const std::string& options) {
+    const program_result r = run_qwen3("generate " + options + prompt);
+    CHECK(r.status == 0);
+    return r.out;
+  };
+  const std::string greedy = text(""), warm = text("--temperature 2");
+  CHECK(warm != greedy);
+  CHECK(text("--temperature 2") == warm);
+  CHECK(text("--temperature 2 --seed 1") == warm);
+  CHECK(text("--temperature 2 --seed 2") != warm);
+  CHECK(text("--temperature 2 --top-k 1") == greedy);
+  CHECK(text("--temperature 2 --top-p 1e-6") == greedy);
+
+  const auto held = [&](const std::string& options) {
+    const program_result r = run_qwen3("generate --max-tokens 2 --prompt - " + options + " " + model,
+                                       "note amber owl\n" + std::string(5 * 60, 'x') + "\n");
+    CHECK(r.status == 0);
+    const auto end = r.err.find(" KV bytes held");
+    REQUIRE(end != std::string::npos);
+    return std::stoll(r.err.substr(r.err.rfind(' ', end - 1)));
+  };
+  const long long all = held("");
+  CHECK(held("--cache-dtype bf16") * 2 == all);
+  CHECK(held("--cache-dtype f16") * 2 == all);
+  constexpr long long entry = 2 * 64 * 4 * 2 * 4;  // key and value, f32, KV heads, layers
+  const long long tokens = all / entry + 1;        // the last one was never appended
+  CHECK(held("--method streaming --compression 50") == (tokens + 1) / 2 * entry);
+
+  const auto first_result = [](const std::string& options) {
+    const temporary_directory directory;
+    CHECK(run_qwen3("eval --limit 1 --methods random --budgets 64 " + options + " --json " +
+                    shell_word(directory / "o") + " " + model + " " + data)
+              .status == 0);
+    return nlohmann::json::parse(read_file(directory / "o"))["results"][0];
+  };
+  const auto one = first_result(""), other = first_result("--seed 2"), half = first_result("--cache-dtype bf16");
+  CHECK(one["kl"] == first_result("--seed 1")["kl"]);
+  CHECK(one["kl"] != other["kl"]);
+  CHECK(half["kv_bytes"].get<long long>() * 2 == one["kv_bytes"].get<long long>());
+  CHECK(half["kl"] != one["kl"]);
+}
+
+TEST_CASE("generation stops at the tokens that the model's configuration names") {
+  const temporary_directory directory;
+  std::filesystem::copy(notebook, directory / "m", std::filesystem::copy_options::recursive);
+  const std::string question = "note amber owl\nkeep amber\nthe old mill sees a barn\nask amber";
+  const std::string verb = "generate --max-tokens 3 --prompt - --model " + shell_word(directory / "m");
+  const std::string whole = run_qwen3(verb, question).out;
+  REQUIRE(whole.starts_with(" owl\n"));
+  CHECK(whole.size() > 6);
+  const std::string newline = run_qwen3("tokenize " + model, "\n").out;
+  auto config = nlohmann::json::parse(read_file(directory / "m/config.json"));
+  config["eos_token_id"] = std::stoi(newline);
+  write_file(directory / "m/config.json", config.dump());
+  std::filesystem::remove(directory / "m/generation_config.json");
+  CHECK(run_qwen3(verb, question).out == " owl\n");  // the line feed is the verb's own
+}
+
 TEST_CASE("pictures: a plot of what methods lose, a page of what is held; where they cannot be drawn, that is said") {
   const temporary_directory directory;
   const std::string svg = directory / "plot.svg", page = directory / "map.html";
@@ -200,9 +313,7 @@ TEST_CASE("pictures: a plot of what methods lose, a page of what is held; where 
   const std::string plot = read_file(svg);
   for (const char* word : {"<svg", "streaming", "kvpop", "compression of the KV cache"})
     CHECK(plot.find(word) != std::string::npos);
-  const program_result nothing = run_qwen3(verb + " --methods full --plot " + shell_word(svg));
-  CHECK(nothing.status == 1);
-  CHECK(nothing.err.find("there is nothing to draw") != std::string::npos);
+  check_refused(verb + " --methods full --plot " + shell_word(svg), 2, "there is nothing to draw");
   CHECK(read_file(svg) == plot);  // what was there is not lost
   const program_result no_place = run_qwen3(verb + " --methods full,streaming --budgets 64 --plot /nowhere/x.svg");
   CHECK(no_place.status == 1);

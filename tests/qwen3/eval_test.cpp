@@ -2,7 +2,10 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
+#include <cmath>
 #include <nlohmann/json.hpp>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -78,6 +81,81 @@ TEST_CASE("the notebook: the full model answers, KVpop keeps its answers, Stream
   CHECK(result_of(report, method::kvpop, 256).kl->value < result_of(report, method::kvpop, 64).kl->value);
   CHECK(result_of(report, method::kvpop, 64).kl->value < result_of(report, method::random, 64).kl->value);
   CHECK(result_of(report, method::kvpop, 256).kl->value < 0.02);
+}
+
+namespace {
+
+// log softmax of one row in double.
+std::vector<double> log_probabilities(std::span<const float> logits) {
+  double most = logits[0], sum = 0;
+  for (const float x : logits) most = std::max(most, static_cast<double>(x));
+  for (const float x : logits) sum += std::exp(static_cast<double>(x) - most);
+  std::vector<double> result;
+  for (const float x : logits) result.push_back(static_cast<double>(x) - most - std::log(sum));
+  return result;
+}
+
+std::size_t choice_of(std::span<const float> row) {
+  return static_cast<std::size_t>(std::max_element(row.begin(), row.end()) - row.begin());
+}
+
+}  // namespace
+
+TEST_CASE("every figure is what its definition makes of the logits: positions from the budget on, answers all right") {
+  const notebook_data data(2);
+  constexpr std::int64_t budget = 96;
+  const auto report =
+      data.run({.methods = {method::full, method::random, method::kvpop}, .budgets = {{budget, false}}});
+  const auto vocabulary = static_cast<std::size_t>(data.network.config().vocabulary);
+  for (const method m : {method::full, method::random, method::kvpop}) {
+    CAPTURE(qwen3::name_of(m));
+    double kl = 0, loss = 0, compared = 0, agreed = 0, correct = 0, full_correct = 0, predicted = 0;
+    for (const qwen3::eval_line& line : data.lines) {
+      const auto all = static_cast<std::int64_t>(line.tokens.size());
+      const auto logits_of = [&](method name) {
+        const auto plan = qwen3::plan_method(name, name == method::full ? all : budget, data.settings, data.scorers,
+                                             data.network.shape());
+        const auto cache = qwen3::make_kv_cache(data.network.config(), data.scorers,
+                                                {.plan = plan, .seed = data.settings.seed, .prompt = line.prompt()});
+        std::vector<float> logits;
+        qwen3::run_chunks({}, data.network, line.tokens, *cache, 128, line.prompt(),
+                          [&](std::span<const float> part) { logits.insert(logits.end(), part.begin(), part.end()); });
+        return logits;
+      };
+      const std::vector<float> reference = logits_of(method::full), own = logits_of(m);
+      std::vector<char> hit(line.tokens.size()), full_hit(line.tokens.size());
+      for (std::size_t t = 0; t < line.tokens.size(); ++t) {
+        const auto p_row = std::span(reference).subspan(t * vocabulary, vocabulary);
+        const auto q_row = std::span(own).subspan(t * vocabulary, vocabulary);
+        if (t + 1 < line.tokens.size()) {
+          hit[t + 1] = choice_of(q_row) == static_cast<std::size_t>(line.tokens[t + 1]);
+          full_hit[t + 1] = choice_of(p_row) == static_cast<std::size_t>(line.tokens[t + 1]);
+        }
+        if (m != method::full && t < budget) continue;
+        const std::vector<double> p = log_probabilities(p_row), q = log_probabilities(q_row);
+        for (std::size_t v = 0; v < vocabulary; ++v) kl += std::exp(p[v]) * (p[v] - q[v]);
+        compared += 1;
+        agreed += choice_of(p_row) == choice_of(q_row);
+        if (t + 1 == line.tokens.size()) continue;  // nothing comes after the last
+        loss -= q[static_cast<std::size_t>(line.tokens[t + 1])];
+        predicted += 1;
+      }
+      for (const qwen3::token_range& answer : line.answers) {
+        const auto right = [&](const std::vector<char>& hits) {
+          return std::all_of(hits.begin() + answer.first, hits.begin() + answer.last, [](char h) { return h != 0; });
+        };
+        correct += right(hit);
+        full_correct += right(full_hit);
+      }
+    }
+    const qwen3::eval_result& r = result_of(report, m, budget);
+    CHECK(static_cast<double>(r.correct) == correct);
+    CHECK(*r.accuracy == doctest::Approx(correct / static_cast<double>(report.answers)));
+    CHECK(r.retention->value == doctest::Approx(correct / full_correct));
+    CHECK(*r.agreement == doctest::Approx(agreed / compared));
+    CHECK(std::abs(r.kl->value - kl / compared) < 1e-5 * (1 + kl / compared));
+    CHECK(r.loss->value == doctest::Approx(loss / predicted).epsilon(1e-5));
+  }
 }
 
 TEST_CASE("bytes held: the budget, the scorer's memory within it; SnapKV's peak is its prompt") {
