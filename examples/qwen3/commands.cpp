@@ -45,7 +45,7 @@ struct engine {
     const method m = method_of(o.method);
     if (m == method::oracle)
       throw usage_error("--method oracle knows the text that is still to come: only eval has it");
-    check_scorer_is_used(scorer_path, {&m, 1});
+    check_scorer_is_used({&m, 1});
     std::int64_t entries = tokens;
     if (m == method::full) {
       if (o.budget || o.compression) note("method full keeps everything: the budget has no effect");
@@ -73,16 +73,12 @@ struct engine {
   }
 
   // A scorer file that was named and that nothing would use is a mistake.
-  void check_scorer_is_used(const std::string& path, std::span<const method> methods) const {
+  void check_scorer_is_used(std::span<const method> methods) const {
     const bool learned = std::any_of(methods.begin(), methods.end(), is_learned);
     const method kind = scorers.mlstm_first ? method::kvpop : method::kvpop_mlp;
-    if (path.empty() || !learned || std::find(methods.begin(), methods.end(), kind) != methods.end()) return;
-    throw usage_error("--scorer " + path + " is a scorer of method " + name_of(kind) + ", which is not asked for");
-  }
-
-  static void check_compression(double compression) {
-    if (!(compression >= 0 && compression < 100))
-      throw usage_error("--compression is " + std::to_string(compression) + "; it must be at least 0 and below 100");
+    if (scorer_path.empty() || !learned || std::find(methods.begin(), methods.end(), kind) != methods.end()) return;
+    throw usage_error("--scorer " + scorer_path + " is a scorer of method " + name_of(kind) +
+                      ", which is not asked for");
   }
 
   model network;
@@ -135,7 +131,7 @@ std::vector<budget_request> budgets_of(const eval_options& o) {
     result.push_back({static_cast<double>(entries), false});
   }
   for (const double c : o.compressions) {
-    engine::check_compression(c);
+    check_compression(c);
     result.push_back({c, true});
   }
   check_distinct("--budgets", o.budgets);
@@ -159,26 +155,7 @@ void write_results(const eval_options& o, const eval_report& report) {
   if (failed) std::rethrow_exception(failed);
 }
 
-std::vector<std::int32_t> encode_text(const std::string& model, const std::string& text, std::int64_t vocabulary) {
-  if (text.empty()) throw usage_error("the text is empty");
-  std::vector<std::int32_t> tokens = tokenizer::load(model).encode(text).ids;
-  check_tokens(tokens, vocabulary);
-  return tokens;
-}
-
-}  // namespace
-
-weight_type rope_precision_of(std::string_view name) {
-  if (name == "f32") return weight_type::f32;
-  if (name == "bf16") return weight_type::bf16;
-  if (name == "f16") return weight_type::f16;
-  throw usage_error("--rope-dtype is " + in_quotes(name) + "; it must be f32, bf16 or f16");
-}
-
-int threads_of(int asked) {
-  return asked > 0 ? asked : static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
-}
-
+// Token ids separated by commas or white space; messages call the list `name`.
 std::vector<std::int32_t> parse_ids(std::string_view text, const std::string& name) {
   constexpr std::string_view spaces = " \t\r\n";
   std::vector<std::int32_t> ids;
@@ -202,6 +179,26 @@ std::vector<std::int32_t> parse_ids(std::string_view text, const std::string& na
   }
   if (comma && !ids.empty()) throw usage_error(name + ": entry " + std::to_string(ids.size()) + " is empty");
   return ids;
+}
+
+std::vector<std::int32_t> encode_text(const std::string& model, const std::string& text, std::int64_t vocabulary) {
+  if (text.empty()) throw usage_error("the text is empty");
+  std::vector<std::int32_t> tokens = tokenizer::load(model).encode(text).ids;
+  check_tokens(tokens, vocabulary);
+  return tokens;
+}
+
+}  // namespace
+
+weight_type rope_precision_of(std::string_view name) {
+  if (name == "f32") return weight_type::f32;
+  if (name == "bf16") return weight_type::bf16;
+  if (name == "f16") return weight_type::f16;
+  throw usage_error("--rope-dtype is " + in_quotes(name) + "; it must be f32, bf16 or f16");
+}
+
+int threads_of(int asked) {
+  return asked > 0 ? asked : static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
 }
 
 std::vector<std::int32_t> parse_tokens(const std::string& list) {
@@ -296,7 +293,7 @@ int run_eval(const eval_options& o) {
       if (!is_learned(m) || e.scorers.of(m) != nullptr) request.methods.push_back(m);
     }
   }
-  e.check_scorer_is_used(o.scorer, request.methods);
+  e.check_scorer_is_used(request.methods);
   const std::vector<eval_line> lines =
       read_eval_data(o.data, tokenizer::load(o.model), static_cast<std::size_t>(o.limit));
   std::int64_t longest = 0;

@@ -9,6 +9,7 @@
 #include "error.hpp"                   // usage_error
 #include "kvpop/core/thread_pool.hpp"  // thread_pool
 #include "kvpop/score/charge.hpp"      // memory_charge
+#include "method.hpp"                  // check_range, check_compression, entries_at
 #include "notebook_data.hpp"           // make_notebook
 #include "output_file.hpp"             // check_writable
 #include "train.hpp"                   // train
@@ -28,17 +29,12 @@ scorer_plan plan_of(const train_options& o, const model_shape& shape) {
   plan.hidden = o.hidden, plan.dk = o.state[0], plan.dv = o.state[1];
   plan.sinks = o.sinks, plan.window = o.window, plan.delay = o.delay.value_or(o.window);
   plan.decay = !o.no_decay;
-  const auto check = [](const char* name, std::int64_t value, std::int64_t least, std::int64_t most) {
-    if (value < least || value > most)
-      throw usage_error(std::string(name) + " is " + std::to_string(value) + "; it must be in " +
-                        std::to_string(least) + " .. " + std::to_string(most));
-  };
-  check("--hidden", plan.hidden, 1, 4096);
-  check("--state", plan.dk, 1, 1024);
-  check("--state", plan.dv, 1, 1024);
-  check("--sinks", plan.sinks, 0, std::int64_t{1} << 30);
-  check("--window", plan.window, 1, std::int64_t{1} << 30);
-  check("--delay", plan.delay, 0, plan.window);
+  check_range("--hidden", plan.hidden, 1, 4096);
+  check_range("--state", plan.dk, 1, 1024);
+  check_range("--state", plan.dv, 1, 1024);
+  check_range("--sinks", plan.sinks, 0, std::int64_t{1} << 30);
+  check_range("--window", plan.window, 1, std::int64_t{1} << 30);
+  check_range("--delay", plan.delay, 0, plan.window);
   if (o.length < 2 * plan.window)
     throw usage_error("--seq is " + std::to_string(o.length) + "; it must be at least two windows, " +
                       std::to_string(2 * plan.window));
@@ -48,8 +44,7 @@ scorer_plan plan_of(const train_options& o, const model_shape& shape) {
 // The long-range places that the scorer is trained for, and says so.
 std::int64_t topk_of(const train_options& o, const scorer_plan& plan) {
   const double compression = o.compression.value_or(88);
-  if (!(compression >= 0 && compression < 100))
-    throw usage_error("--compression is " + std::to_string(compression) + "; it must be at least 0 and below 100");
+  check_compression(compression);
   const std::int64_t entries = o.budget.value_or(entries_at(compression, o.length));
   const std::int64_t charge = kvpop::memory_charge(plan.memory_size(), plan.inputs() * 4);
   const std::int64_t topk = entries - plan.sinks - plan.window - charge;

@@ -151,10 +151,10 @@ void refuse_what_is_not_computed(const fields& config, architecture family) {
 }
 
 std::optional<llama3_scaling> read_scaling(const fields& scaling, std::int64_t max_positions) {
-  const char* key = scaling.find("rope_type") != nullptr ? "rope_type" : "type";  // the name before transformers 4.43
-  const json& type = scaling.find(key) != nullptr ? scaling.at(key) : scaling.at("rope_type");
-  if (const json* old = scaling.find("type"); old != nullptr && *old != type)
-    scaling.refuse("type", *old, "what rope_type is, " + shown(type));
+  const json* old = scaling.find("type");  // the name before transformers 4.43
+  const char* key = old != nullptr && scaling.find("rope_type") == nullptr ? "type" : "rope_type";
+  const json& type = scaling.at(key);
+  if (old != nullptr && *old != type) scaling.refuse("type", *old, "what rope_type is, " + shown(type));
   if (type == "default") return std::nullopt;
   if (type != "llama3") scaling.unknown(key, type, "\"default\" and \"llama3\"");
   llama3_scaling result{};

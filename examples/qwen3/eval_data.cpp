@@ -61,13 +61,12 @@ token_range tokens_of(const byte_range& range, const encoding& encoded, const st
 }
 
 // No two answers may share a byte: the second's accuracy would be the first's.
-void refuse_overlaps(const json& answers, const place& at) {
-  std::vector<std::pair<std::int64_t, std::int64_t>> ranges;
-  for (const json& answer : answers) ranges.emplace_back(answer[0].get<std::int64_t>(), answer[1].get<std::int64_t>());
-  std::sort(ranges.begin(), ranges.end());
+void refuse_overlaps(std::vector<byte_range> ranges, const place& at) {
+  std::sort(ranges.begin(), ranges.end(), [](const byte_range& a, const byte_range& b) { return a.begin < b.begin; });
+  const auto text = [](const byte_range& r) { return shown({r.begin, r.end}); };
   for (std::size_t i = 1; i < ranges.size(); ++i) {
-    if (ranges[i].first >= ranges[i - 1].second) continue;
-    at.refuse("\"answers\" has " + shown(ranges[i - 1]) + " and " + shown(ranges[i]) +
+    if (ranges[i].begin >= ranges[i - 1].end) continue;
+    at.refuse("\"answers\" has " + text(ranges[i - 1]) + " and " + text(ranges[i]) +
               ", which overlap; every answer must have its own bytes");
   }
 }
@@ -78,12 +77,14 @@ std::vector<token_range> read_answers(const json& answers, std::string_view text
     at.refuse("\"answers\" must be a list of [begin, end], not " + std::string(answers.type_name()));
   if (!answers.empty() && encoded.normalized)
     at.refuse("NFC would change \"text\": the byte ranges of its answers have no place in it; normalise it first");
+  std::vector<byte_range> ranges;
   std::vector<token_range> result;
   for (std::size_t i = 0; i < answers.size(); ++i) {
     const std::string name = "answers[" + std::to_string(i) + "]";
-    result.push_back(tokens_of(read_range(answers[i], name, text, at), encoded, name, at));
+    ranges.push_back(read_range(answers[i], name, text, at));
+    result.push_back(tokens_of(ranges.back(), encoded, name, at));
   }
-  refuse_overlaps(answers, at);
+  refuse_overlaps(std::move(ranges), at);
   return result;
 }
 

@@ -126,11 +126,19 @@ cache_dtype cache_dtype_of(std::string_view name) {
   throw usage_error("--cache-dtype is " + in_quotes(name) + "; it must be f32, bf16 or f16");
 }
 
-void check_entries(const char* name, std::int64_t value, std::int64_t least) {
-  constexpr std::int64_t most = (std::int64_t{1} << 31) - 1;
+void check_range(const char* name, std::int64_t value, std::int64_t least, std::int64_t most) {
   if (value < least || value > most)
     throw usage_error(std::string(name) + " is " + std::to_string(value) + "; it must be in " + std::to_string(least) +
                       " .. " + std::to_string(most));
+}
+
+void check_entries(const char* name, std::int64_t value, std::int64_t least) {
+  check_range(name, value, least, (std::int64_t{1} << 31) - 1);
+}
+
+void check_compression(double compression) {
+  if (!(compression >= 0 && compression < 100))
+    throw usage_error("--compression is " + std::to_string(compression) + "; it must be at least 0 and below 100");
 }
 
 void check_settings(const method_settings& settings) {

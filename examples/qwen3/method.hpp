@@ -69,7 +69,10 @@ struct method_settings {
 /// Throws usage_error when sinks or window cannot be those of any method.
 void check_settings(const method_settings& settings);
 
-/// Throws usage_error when a number of KV entries is out of range, calling it `name`.
+/// Throws usage_error when a value is not in least .. most, calling it `name`.
+void check_range(const char* name, std::int64_t value, std::int64_t least, std::int64_t most);
+
+/// The same of a number of KV entries, of which there are fewer than 2^31.
 void check_entries(const char* name, std::int64_t value, std::int64_t least);
 
 /// A method with its budget worked out.
@@ -88,6 +91,9 @@ method_plan plan_method(method m, std::int64_t entries, const method_settings& s
 
 /// `128 entries a head = 4 sinks + 32 window + 89 long-range + 3 for the scorer's memory`
 std::string arithmetic(const method_plan& plan);
+
+/// Throws usage_error when a compression is not at least 0 and below 100.
+void check_compression(double compression);
 
 /// `--compression C`: how many of `tokens` stay. 75, 88 and 94 mean 1/4, 1/8 and 1/16; others are literal per cent.
 /// Rounded, at least 1.
