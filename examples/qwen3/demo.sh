@@ -25,8 +25,16 @@ prompt() {
 
 expected() { sed -n "$1p" "$notebook/test.jsonl" | sed 's/\\n/\n/g' | awk '/^ask / { answer = $3 } END { print answer }'; }
 
+# The engine without its notes on stderr, which are shown when it fails.
+quietly() {
+  "$qwen3" "$@" 2>"$output/messages.txt" || {
+    cat "$output/messages.txt" >&2
+    return 1
+  }
+}
+
 answer_of() { # LINE METHOD BUDGET
-  prompt "$1" | "$qwen3" generate --model "$notebook" --prompt - --max-tokens 1 --method "$2" --budget "$3" 2>/dev/null | tr -d '\n'
+  prompt "$1" | quietly generate --model "$notebook" --prompt - --max-tokens 1 --method "$2" --budget "$3" | tr -d '\n'
 }
 
 side_by_side() {
@@ -51,8 +59,8 @@ measure() {
 maps() {
   local method
   for method in streaming kvpop; do
-    prompt 1 | "$qwen3" generate --model "$notebook" --prompt - --max-tokens 1 --method "$method" --budget 128 \
-      --map "$output/held-$method.html" >/dev/null 2>&1
+    prompt 1 | quietly generate --model "$notebook" --prompt - --max-tokens 1 --method "$method" --budget 128 \
+      --map "$output/held-$method.html" >/dev/null
   done
 }
 

@@ -1,10 +1,8 @@
 #include "qwen3/safetensors.hpp"
 
 #include <doctest/doctest.h>
-#include <fcntl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <csignal>
 #include <random>
@@ -394,35 +392,4 @@ TEST_CASE("outputs that cannot be written say so and leave no half file") {
   CHECK(message == target + ": cannot write: File too large");
   CHECK(read_file(target) == "as it was");
   CHECK(entries_of(directory.path()) == 2);
-}
-
-TEST_CASE("a link to the target stays a link, and its permissions stay") {
-  const temporary_directory directory;
-  write_file(directory / "real", "old");
-  REQUIRE(::chmod((directory / "real").c_str(), 0640) == 0);
-  std::filesystem::create_symlink("real", directory / "link");
-  qwen3::output_file file(directory / "link");
-  file.write("new");
-  file.commit();
-  CHECK(std::filesystem::is_symlink(directory / "link"));
-  CHECK(read_file(directory / "real") == "new");
-  struct stat status {};
-  REQUIRE(::stat((directory / "real").c_str(), &status) == 0);
-  CHECK((status.st_mode & 0777) == 0640);
-}
-
-TEST_CASE("a device or pipe is written directly") {
-  const temporary_directory directory;
-  const std::string pipe = directory / "pipe";
-  REQUIRE(::mkfifo(pipe.c_str(), 0600) == 0);
-  const int reader = ::open(pipe.c_str(), O_RDONLY | O_NONBLOCK);
-  REQUIRE(reader >= 0);
-  qwen3::output_file file(pipe);
-  file.write("through the pipe");
-  file.commit();
-  char text[32] = {};
-  CHECK(::read(reader, text, sizeof text) == 16);
-  CHECK(std::string(text) == "through the pipe");
-  ::close(reader);
-  CHECK(std::filesystem::is_fifo(pipe));
 }
