@@ -294,8 +294,8 @@ int run_eval(const eval_options& o) {
     }
   }
   e.check_scorer_is_used(request.methods);
-  const std::vector<eval_line> lines =
-      read_eval_data(o.data, tokenizer::load(o.model), static_cast<std::size_t>(o.limit));
+  const std::vector<eval_line> lines = read_eval_data(
+      o.data, tokenizer::load(o.model), {static_cast<std::size_t>(o.limit), static_cast<std::size_t>(o.truncate)});
   std::int64_t longest = 0;
   for (const eval_line& line : lines) longest = std::max(longest, count(line.tokens));
   warn_of_positions(e.network.config(), longest);

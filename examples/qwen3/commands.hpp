@@ -59,6 +59,7 @@ struct eval_options : run_options {
   std::vector<std::int64_t> budgets;
   std::vector<double> compressions;  // both empty: 75, 88, 94
   std::int64_t limit = 0;
+  std::int64_t truncate = 0;
   std::int64_t chunk = 128;
   std::string target = "rms";  // of the oracle and of recall
   bool layers = false;         // recall of every layer too
@@ -91,6 +92,7 @@ struct train_options {
   std::uint64_t seed = 1;
   std::string loss = "boundary";
   std::string target = "rms";
+  std::string lse = "dense";
   std::string aggregate = "max";
   std::int64_t samples = 512;
   double tau = 1;

@@ -66,6 +66,7 @@ train_settings settings_of(const train_options& o, const model_shape& shape) {
   s.loss.most_topk = std::llround(topk * o.spread);
   s.loss.loss = score_loss_of(o.loss);
   s.loss.target = target_of(o.target);
+  s.loss.lse = lse_source_of(o.lse);
   if (o.aggregate != "max" && o.aggregate != "mean")
     throw usage_error("--aggregate is " + in_quotes(o.aggregate) + "; it must be max or mean");
   if (o.aggregate == "mean") s.loss.target.over_group = kvpop::group_aggregate::mean;

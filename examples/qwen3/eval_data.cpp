@@ -106,6 +106,12 @@ eval_line read_line(const line_reader& lines, const tokenizer& tokens) {
   return result;
 }
 
+void truncate(eval_line& line, std::size_t tokens) {
+  if (tokens == 0 || line.tokens.size() <= tokens) return;
+  line.tokens.resize(tokens);
+  std::erase_if(line.answers, [&](const token_range& r) { return r.last > static_cast<std::int64_t>(tokens); });
+}
+
 }  // namespace
 
 std::int64_t eval_line::prompt() const {
@@ -116,10 +122,13 @@ std::int64_t eval_line::prompt() const {
   return first;
 }
 
-std::vector<eval_line> read_eval_data(const std::string& path, const tokenizer& tokens, std::size_t limit) {
+std::vector<eval_line> read_eval_data(const std::string& path, const tokenizer& tokens, const eval_limits& limits) {
   line_reader file(path);
   std::vector<eval_line> lines;
-  while ((limit == 0 || lines.size() < limit) && file.next()) lines.push_back(read_line(file, tokens));
+  while ((limits.lines == 0 || lines.size() < limits.lines) && file.next()) {
+    lines.push_back(read_line(file, tokens));
+    truncate(lines.back(), limits.tokens);
+  }
   if (lines.empty()) throw load_error(path + ": holds no line");
   return lines;
 }

@@ -25,10 +25,16 @@ struct eval_line {
   std::int64_t prompt() const;
 };
 
+/// How much of a file is read; 0: all.
+struct eval_limits {
+  std::size_t lines = 0;   // the first so many
+  std::size_t tokens = 0;  // of a line; answers that are not wholly among them are left out
+};
+
 /// Reads a file of `{"text": ..., "answers": [[begin, end], ...]}` objects, one a line; other members are ignored.
 ///
 /// begin and end are bytes of the text as it stands; a token belongs to an answer when its bytes overlap the range.
-/// Reads at most `limit` lines (0: all). Throws load_error with the line's number and what is wrong with it.
-std::vector<eval_line> read_eval_data(const std::string& path, const tokenizer& tokens, std::size_t limit);
+/// Throws load_error with the line's number and what is wrong with it.
+std::vector<eval_line> read_eval_data(const std::string& path, const tokenizer& tokens, const eval_limits& limits = {});
 
 }  // namespace qwen3

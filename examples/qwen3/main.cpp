@@ -97,6 +97,8 @@ void add_eval(CLI::App& app, eval_options& o) {
       ->excludes(budgets);
   verb.add_option("--limit", o.limit, "only the first lines; 0: all")
       ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 40));
+  verb.add_option("--truncate", o.truncate, "only the first tokens of a line, and the answers in them; 0: all")
+      ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 40));
   add_chunk(verb, o.chunk);
   verb.add_option("--target", o.target, std::string("of the oracle and of recall: ") + target_help);
   verb.add_flag("--layers", o.layers, "print the recall of every layer too");
@@ -145,6 +147,7 @@ void add_train(CLI::App& app, train_options& o) {
   verb.add_option("--threads", o.threads, "threads; default: as many as the machine has")->check(CLI::Range(1, 1024));
   verb.add_option("--loss", o.loss, "boundary, regression or pairs");
   verb.add_option("--target", o.target, target_help);
+  verb.add_option("--lse", o.lse, "dense, or student: targets by the log-sum-exp of what the scorer would hold");
   verb.add_option("--aggregate", o.aggregate, "max or mean over the query heads of a group");
   verb.add_option("--samples", o.samples, "comparisons a head and document")
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 30));

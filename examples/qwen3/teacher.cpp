@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "head_dims.hpp"                  // visit_head_dim
-#include "kvpop/attention/masked.hpp"     // masked_attention
+#include "kvpop/attention/masked.hpp"     // masked_attention, masked_workspace
 #include "kvpop/attention/reduction.hpp"  // power_mean, largest_weight, weight_sum
 
 namespace qwen3 {
@@ -31,20 +31,26 @@ teacher::teacher(const model_config& config, const packed_row& row, layer_functi
 std::int64_t teacher::position(std::int64_t i) const { return i - row_.begin(segments_[static_cast<std::size_t>(i)]); }
 
 void teacher::attend(const kvpop::host_context& ctx, std::int64_t layer, const qkv_chunk& chunk, float* out) {
-  const index_t n = chunk.tokens, query_heads = config_.query_heads, kv_heads = config_.kv_heads;
   kvpop::masked_params params;
-  params.lse = {lse_.data(), {1, n, query_heads}};
-  params.segments = {segments_.data(), {1, n}};
-  visit_head_dim(config_.head_dim, [&](auto dim) {
+  params.lse = {lse_.data(), {1, chunk.tokens, config_.query_heads}};
+  params.segments = {segments_.data(), {1, chunk.tokens}};
+  layer_attention(ctx, config_, chunk, params, scratch_, out);
+  if (each_layer_) each_layer_(ctx, layer, chunk, lse_.data());
+}
+
+void layer_attention(const kvpop::host_context& ctx, const model_config& config, const qkv_chunk& chunk,
+                     const kvpop::masked_params& params, std::vector<std::byte>& scratch, float* out) {
+  const index_t n = chunk.tokens, query_heads = config.query_heads, kv_heads = config.kv_heads;
+  visit_head_dim(config.head_dim, [&](auto dim) {
     constexpr index_t d = dim();
-    const kvpop::workspace scratch =
-        grown(scratch_, kvpop::masked_workspace<d, d>(ctx, 1, n, query_heads, kv_heads, params));
+    const kvpop::workspace memory =
+        grown(scratch, kvpop::masked_workspace<d, d>(ctx, 1, n, query_heads, kv_heads, params));
+    const kvpop::chunk_view<float> to =
+        out != nullptr ? kvpop::chunk_view<float>(out, {1, n, query_heads, d}) : kvpop::chunk_view<float>();
     kvpop::masked_attention<d, d>(ctx, kvpop::chunk_view<const float>(chunk.q, {1, n, query_heads, d}),
                                   kvpop::chunk_view<const float>(chunk.k, {1, n, kv_heads, d}),
-                                  kvpop::chunk_view<const float>(chunk.v, {1, n, kv_heads, d}),
-                                  kvpop::chunk_view<float>(out, {1, n, query_heads, d}), params, scratch);
+                                  kvpop::chunk_view<const float>(chunk.v, {1, n, kv_heads, d}), to, params, memory);
   });
-  if (each_layer_) each_layer_(ctx, layer, chunk, lse_.data());
 }
 
 void layer_targets(const kvpop::host_context& ctx, const model_config& config, const qkv_chunk& chunk, const float* lse,

@@ -7,9 +7,10 @@
 #include <utility>
 #include <vector>
 
-#include "attention.hpp"  // attention, qkv_chunk
-#include "config.hpp"     // model_config
-#include "target.hpp"     // target_settings
+#include "attention.hpp"               // attention, qkv_chunk
+#include "config.hpp"                  // model_config
+#include "kvpop/attention/masked.hpp"  // masked_params
+#include "target.hpp"                  // target_settings
 
 namespace qwen3 {
 
@@ -52,6 +53,11 @@ class teacher final : public attention {
   std::vector<float> lse_;
   std::vector<std::byte> scratch_;
 };
+
+/// masked_attention of what one layer saw. `out` [tokens, query_heads, head_dim]; null: only params.lse is wanted. `scratch`
+/// grows as needed.
+void layer_attention(const kvpop::host_context& ctx, const model_config& config, const qkv_chunk& chunk,
+                     const kvpop::masked_params& params, std::vector<std::byte>& scratch, float* out);
 
 /// The targets of one layer, log of the future attention: target [kv_heads, tokens]. `window` queries after its own are not
 /// counted; `scratch` grows as needed.

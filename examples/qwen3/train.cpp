@@ -56,8 +56,8 @@ std::string identity_of(const train_settings& s, const training_texts& texts, in
       text(" hidden=%lld dk=%lld dv=%lld sinks=%lld window=%lld delay=%lld decay=%d", static_cast<long long>(p.hidden),
            static_cast<long long>(p.dk), static_cast<long long>(p.dv), static_cast<long long>(p.sinks),
            static_cast<long long>(p.window), static_cast<long long>(p.delay), p.decay ? 1 : 0);
-  id += text(" loss=%s target=%s aggregate=%d topk=%lld..%lld samples=%lld", name_of(s.loss.loss),
-             name_of(s.loss.target).c_str(), static_cast<int>(s.loss.target.over_group),
+  id += text(" loss=%s lse=%s target=%s aggregate=%d topk=%lld..%lld samples=%lld", name_of(s.loss.loss),
+             name_of(s.loss.lse), name_of(s.loss.target).c_str(), static_cast<int>(s.loss.target.over_group),
              static_cast<long long>(s.loss.least_topk), static_cast<long long>(s.loss.most_topk),
              static_cast<long long>(s.loss.samples));
   id += text(" tau=%.17g balance=%d margins=%d", s.loss.boundary.tau, s.loss.boundary.balance ? 1 : 0,
@@ -179,14 +179,16 @@ class training {
       update(plan.matrices(), plan.block() + (plan.decay ? 1 : 0), false);
     }
     state_.step = done;
-    log({{"step", done},
-         {"loss", metrics.mean_loss()},
-         {"accuracy", metrics.accuracy()},
-         {"recall", metrics.mean_recall()},
-         {"rate", rate},
-         {"norm", norm},
-         {"tokens", metrics.tokens},
-         {"seconds", metrics.seconds}});
+    nlohmann::ordered_json line = {{"step", done},
+                                   {"loss", metrics.mean_loss()},
+                                   {"accuracy", metrics.accuracy()},
+                                   {"recall", metrics.mean_recall()},
+                                   {"rate", rate},
+                                   {"norm", norm},
+                                   {"tokens", metrics.tokens},
+                                   {"seconds", metrics.seconds}};
+    if (settings_.loss.lse == lse_source::student) line["lse_gap"] = metrics.mean_lse_gap();
+    log(line);
     return metrics;
   }
 

@@ -7,6 +7,7 @@
 #include "blas_product.hpp"                // blas_product
 #include "error.hpp"                       // usage_error, in_quotes
 #include "kvpop/score/decay.hpp"           // log_gamma_slope
+#include "kvpop/select/death_times.hpp"    // death_times_of_head
 #include "kvpop/select/priority.hpp"       // fold_decay
 #include "kvpop/select/top_k.hpp"          // top_k
 #include "kvpop/train/boundary_pairs.hpp"  // boundary_pairs
@@ -112,6 +113,13 @@ struct document_task {
     return static_cast<double>(common) / static_cast<double>(k);
   }
 
+  // When each token would die if the cache ran on this scorer now.
+  void deaths(const head_memory& m, index_t* death) const {
+    forward(m);
+    for (index_t t = 0; t < tokens; ++t) m.student[t] = kvpop::fold_decay(m.r[t], log_gamma, t);
+    kvpop::death_times_of_head(m.student, nullptr, death, tokens, limits, m.heap);
+  }
+
   // Scores, loss, gradient; nothing when no comparison ever decides.
   void run(const head_memory& m, std::int64_t layer, batch_metrics& metrics) {
     index_t count = kvpop::max_boundary_pairs(tokens, limits);
@@ -161,17 +169,68 @@ index_t drawn_topk(const loss_settings& settings, std::uint64_t draw, index_t do
   return std::llround(std::exp(least + (most - least) * random.uniform()));
 }
 
-// x = [k ; v] of one head over a document, each input divided by its scale.
-void load_inputs(const qkv_chunk& chunk, const model_config& config, index_t h, index_t begin, index_t count,
-                 const float* scale, float* x) {
-  const index_t dim = config.head_dim;
-  for (index_t t = 0; t < count; ++t) {
-    const float* k = chunk.k + ((begin + t) * config.kv_heads + h) * dim;
-    const float* v = chunk.v + ((begin + t) * config.kv_heads + h) * dim;
-    float* to = x + t * 2 * dim;
-    for (index_t d = 0; d < dim; ++d) to[d] = k[d] / scale[d];
-    for (index_t d = 0; d < dim; ++d) to[dim + d] = v[d] / scale[dim + d];
+// What the scorers of one layer have to do for one row.
+struct layer_work {
+  const scorer_plan& plan;
+  const loss_settings& settings;
+  const trainable_scorer& scorer;
+  const packed_row& row;
+  const qkv_chunk& chunk;
+  const model_config& config;
+  std::int64_t layer;
+  std::uint64_t draw;
+  index_t longest;  // document
+
+  index_t head(index_t h) const { return layer * plan.kv_heads + h; }
+
+  head_memory memory_in(std::vector<std::byte>& scratch) const {
+    kvpop::carver carver({scratch.data(), scratch.size()}, "train");
+    return head_memory::carve(carver, plan, longest);
   }
+
+  document_task task(index_t h, index_t document, float weight, float* gradient) const {
+    const auto random =
+        kvpop::random_stream::of(settings.seed ^ 0x5bd1e995U, draw * 1048583U + static_cast<std::uint64_t>(document),
+                                 static_cast<std::uint64_t>(head(h)));
+    return {plan,
+            settings,
+            scorer.head(head(h)),
+            scorer.log_gamma(head(h)),
+            {plan.sinks, plan.window, drawn_topk(settings, draw, document)},
+            row.end(document) - row.begin(document),
+            weight,
+            gradient == nullptr ? nullptr : gradient + head(h) * scorer.stride(),
+            random};
+  }
+
+  // x = [k ; v] of one head over a document, each input divided by its scale.
+  void load(index_t h, index_t document, float* x) const {
+    const index_t dim = config.head_dim;
+    const float* scale = scorer.scales().data() + head(h) * plan.inputs();
+    for (index_t t = row.begin(document); t < row.end(document); ++t, x += 2 * dim) {
+      const float* k = chunk.k + (t * config.kv_heads + h) * dim;
+      const float* v = chunk.v + (t * config.kv_heads + h) * dim;
+      for (index_t d = 0; d < dim; ++d) x[d] = k[d] / scale[d];
+      for (index_t d = 0; d < dim; ++d) x[dim + d] = v[d] / scale[dim + d];
+    }
+  }
+};
+
+// When every token of the row would die if the caches of this layer ran on these scorers: death [kv_heads, tokens].
+void student_deaths(const kvpop::host_context& ctx, const layer_work& work,
+                    std::vector<std::vector<std::byte>>& scratch, index_t* death) {
+  ctx.parallel_for(work.plan.kv_heads, [&](index_t h) noexcept {
+    const head_memory m = work.memory_in(scratch[static_cast<std::size_t>(h)]);
+    for (index_t d = 0; d < work.row.documents(); ++d) {
+      work.load(h, d, m.x);
+      const document_task task = work.task(h, d, 1.0F, nullptr);
+      index_t* const own = death + h * work.row.size() + work.row.begin(d);
+      task.deaths(m, own);
+      for (index_t t = 0; t < task.tokens; ++t) {
+        if (own[t] != kvpop::never) own[t] += work.row.begin(d);  // of the row, not of the document
+      }
+    }
+  });
 }
 
 }  // namespace
@@ -181,6 +240,14 @@ score_loss score_loss_of(const std::string& name) {
     if (name == name_of(loss)) return loss;
   throw usage_error("--loss is " + in_quotes(name) + "; it must be boundary, regression or pairs");
 }
+
+lse_source lse_source_of(const std::string& name) {
+  for (const lse_source lse : {lse_source::dense, lse_source::student})
+    if (name == name_of(lse)) return lse;
+  throw usage_error("--lse is " + in_quotes(name) + "; it must be dense or student");
+}
+
+const char* name_of(lse_source lse) { return lse == lse_source::dense ? "dense" : "student"; }
 
 const char* name_of(score_loss loss) {
   return loss == score_loss::boundary ? "boundary" : loss == score_loss::regression ? "regression" : "pairs";
@@ -193,12 +260,19 @@ void batch_metrics::add(const batch_metrics& other) {
   right += other.right;
   recall += other.recall;
   tokens += other.tokens;
+  lse_gap += other.lse_gap;
+  lse_queries += other.lse_queries;
   layer_recall.resize(std::max(layer_recall.size(), other.layer_recall.size()), 0.0);
   for (std::size_t i = 0; i < other.layer_recall.size(); ++i) layer_recall[i] += other.layer_recall[i];
   seconds += other.seconds;
   forward_seconds += other.forward_seconds;
   target_seconds += other.target_seconds;
   scorer_seconds += other.scorer_seconds;
+}
+
+void batch_metrics::add_lse_gap(const float* dense, std::span<const float> student) {
+  for (std::size_t i = 0; i < student.size(); ++i) lse_gap += static_cast<double>(dense[i] - student[i]);
+  lse_queries += static_cast<std::int64_t>(student.size());
 }
 
 train_batch::train_batch(const kvpop::host_context& ctx, const model& network, const scorer_plan& plan,
@@ -224,6 +298,10 @@ batch_metrics train_batch::run(const packed_row& row, const trainable_scorer& sc
   static_cast<void>(head_memory::carve(count, plan_, longest));
   for (auto& memory : scratch_) memory.resize(std::max(memory.size(), count.bytes()));
   targets_.resize(static_cast<std::size_t>(heads * row.size()));
+  if (gradient != nullptr && settings_.lse == lse_source::student) {
+    deaths_.resize(targets_.size());
+    student_lse_.resize(static_cast<std::size_t>(row.size() * config.query_heads));
+  }
 
   batch_metrics total;
   total.layer_recall.resize(static_cast<std::size_t>(plan_.layers), 0.0);
@@ -234,31 +312,28 @@ batch_metrics train_batch::run(const packed_row& row, const trainable_scorer& sc
   const auto on_layer = [&](const kvpop::host_context& ctx, std::int64_t layer, const qkv_chunk& chunk,
                             const float* lse) {
     auto begin = clock::now();
+    const layer_work work{plan_, settings_, scorer, row, chunk, config, layer, draw, longest};
+    if (gradient != nullptr && settings_.lse == lse_source::student) {
+      student_deaths(ctx, work, scratch_, deaths_.data());
+      kvpop::masked_params params;
+      params.deaths = {deaths_.data(), {1, heads, row.size()}};
+      params.segments = {dense.segments().data(), {1, row.size()}};
+      params.lse = {student_lse_.data(), {1, row.size(), config.query_heads}};
+      layer_attention(ctx, config, chunk, params, target_scratch_, nullptr);
+      total.add_lse_gap(lse, student_lse_);
+      lse = student_lse_.data();
+    }
     layer_targets(ctx, config, chunk, lse, dense.segments(), plan_.window, settings_.target, target_scratch_,
                   targets_.data());
     total.target_seconds += seconds_since(begin);
     begin = clock::now();
     ctx.parallel_for(heads, [&](index_t h) noexcept {
-      kvpop::carver carver({scratch_[static_cast<std::size_t>(h)].data(), scratch_[static_cast<std::size_t>(h)].size()},
-                           "train");
-      const head_memory m = head_memory::carve(carver, plan_, longest);
-      const index_t head = layer * heads + h;
+      const head_memory m = work.memory_in(scratch_[static_cast<std::size_t>(h)]);
       for (index_t d = 0; d < row.documents(); ++d) {
-        const index_t first = row.begin(d), n = row.end(d) - first;
-        load_inputs(chunk, config, h, first, n, scorer.scales().data() + head * plan_.inputs(), m.x);
-        for (index_t t = 0; t < n; ++t)
-          m.target[t] = static_cast<double>(targets_[static_cast<std::size_t>(h * row.size() + first + t)]);
-        document_task task{
-            plan_,
-            settings_,
-            scorer.head(head),
-            scorer.log_gamma(head),
-            {plan_.sinks, plan_.window, drawn_topk(settings_, draw, d)},
-            n,
-            each,
-            gradient == nullptr ? nullptr : gradient + head * scorer.stride(),
-            kvpop::random_stream::of(settings_.seed ^ 0x5bd1e995U, draw * 1048583U + static_cast<std::uint64_t>(d),
-                                     static_cast<std::uint64_t>(head))};
+        document_task task = work.task(h, d, each, gradient);
+        work.load(h, d, m.x);
+        const float* target = targets_.data() + h * row.size() + row.begin(d);
+        std::copy(target, target + task.tokens, m.target);
         task.run(m, layer, of_head[static_cast<std::size_t>(h)]);
       }
     });
@@ -302,7 +377,7 @@ std::int64_t train_batch::bytes(const kvpop::host_context& ctx, const model_conf
   kvpop::carver head;
   static_cast<void>(head_memory::carve(head, plan, tokens));
   const std::int64_t floats_a_token = 2 * c.hidden + 2 * c.query_width() + 2 * c.kv_width() + c.head_dim +
-                                      2 * c.intermediate + c.query_heads + c.kv_heads;
+                                      2 * c.intermediate + 2 * c.query_heads + 3 * c.kv_heads;
   return tokens * floats_a_token * 4 + static_cast<std::int64_t>(head.bytes()) * plan.kv_heads +
          static_cast<std::int64_t>(kvpop::future_workspace(ctx, 1, tokens, c.query_heads, c.kv_heads, c.head_dim)) +
          linear_scratch(ctx) * 4;

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -20,10 +21,18 @@ enum class score_loss { boundary, regression, pairs };
 score_loss score_loss_of(const std::string& name);
 const char* name_of(score_loss loss);
 
+/// Whose log-sum-exp turns logits into the attention that targets are made of (docs/method.md section 3): the dense
+/// forward's, which is exact, or that of the student, who sees only what its scorer would hold now.
+enum class lse_source { dense, student };
+
+lse_source lse_source_of(const std::string& name);
+const char* name_of(lse_source lse);
+
 /// How losses are formed.
 struct loss_settings {
   score_loss loss = score_loss::boundary;
   target_settings target = {};
+  lse_source lse = lse_source::dense;
   kvpop::boundary_options boundary{.balance = true};
   std::int64_t least_topk = 1, most_topk = 1;  // drawn anew, log-uniformly, for each document
   std::int64_t samples = 512;                  // comparisons a head and document, at most
@@ -38,6 +47,8 @@ struct batch_metrics {
   std::int64_t right = 0;        // of those, ordered as the teacher orders them
   double recall = 0;  // sum over heads and documents of the share of the teacher's top k that the student keeps
   std::int64_t tokens = 0;
+  double lse_gap = 0;  // sum over queries, heads and layers of the dense LSE less the student's, where that is used
+  std::int64_t lse_queries = 0;
   std::vector<double> layer_recall;  // [layers] likewise
   double seconds = 0, forward_seconds = 0, target_seconds = 0, scorer_seconds = 0;
 
@@ -46,7 +57,10 @@ struct batch_metrics {
     return comparisons > 0 ? static_cast<double>(right) / static_cast<double>(comparisons) : 0;
   }
   double mean_recall() const { return heads > 0 ? recall / heads : 0; }
+  double mean_lse_gap() const { return lse_queries > 0 ? lse_gap / static_cast<double>(lse_queries) : 0; }
   void add(const batch_metrics& other);
+  /// Of one layer's queries, [tokens, query_heads].
+  void add_lse_gap(const float* dense, std::span<const float> student);
 };
 
 /// One dense forward of each row, and from it targets, comparisons, losses and gradients of all layers' scorers; a layer's
@@ -61,7 +75,7 @@ class train_batch {
   batch_metrics learn(const packed_row& row, const trainable_scorer& scorer, std::uint64_t draw, float weight,
                       std::vector<float>& gradient);
 
-  /// The same without a gradient.
+  /// The same without a gradient, and always by the dense log-sum-exp, so that trainings can be compared.
   batch_metrics measure(const packed_row& row, const trainable_scorer& scorer, std::uint64_t draw);
 
   /// Adds up squares of the row's inputs, [heads, inputs]; divide by the tokens and take the root.
@@ -85,6 +99,8 @@ class train_batch {
   activations activations_;
   std::vector<std::byte> target_scratch_;
   std::vector<float> targets_;                   // [kv_heads, tokens]
+  std::vector<std::int64_t> deaths_;             // [kv_heads, tokens] of the student
+  std::vector<float> student_lse_;               // [tokens, query_heads]
   std::vector<std::vector<std::byte>> scratch_;  // [kv_heads]
 };
 

@@ -14,7 +14,7 @@ using qwen3::method;
 TEST_CASE("chunked and token by token agree for every method; under replayed death times evictions are the same") {
   const qwen3::model network = qwen3::model::open(notebook);
   const qwen3::scorer_set scorers = qwen3::load_scorers(notebook, "", network.shape());
-  const auto lines = qwen3::read_eval_data(notebook + "/test.jsonl", qwen3::tokenizer::load(notebook), 1);
+  const auto lines = qwen3::read_eval_data(notebook + "/test.jsonl", qwen3::tokenizer::load(notebook), {1});
   const auto tokens = std::span(lines[0].tokens).first(400);
   for (const method m : qwen3::all_methods()) {
     for (const auto dtype : {qwen3::cache_dtype::f32, qwen3::cache_dtype::bf16}) {

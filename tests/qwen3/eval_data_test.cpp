@@ -21,7 +21,7 @@ const qwen3::tokenizer& words() {
 std::vector<qwen3::eval_line> read(const std::string& text, std::size_t limit = 0) {
   const temporary_directory directory;
   write_file(directory / "data.jsonl", text);
-  return qwen3::read_eval_data(directory / "data.jsonl", words(), limit);
+  return qwen3::read_eval_data(directory / "data.jsonl", words(), {limit});
 }
 
 // What is said of a file, without its path in front.
@@ -118,11 +118,27 @@ TEST_CASE("text that NFC would change has no place for answers") {
 
 TEST_CASE("a file that is missing, empty or a directory") {
   const auto message = [](const std::string& path) {
-    return message_of<load_error>([&] { qwen3::read_eval_data(path, words(), 0); });
+    return message_of<load_error>([&] { qwen3::read_eval_data(path, words()); });
   };
   const temporary_directory directory;
   write_file(directory / "empty.jsonl", "");
   CHECK(message(directory / "empty.jsonl") == directory / "empty.jsonl" + ": holds no line");
   CHECK(message(directory / "missing.jsonl").find(directory / "missing.jsonl") == 0);
   CHECK(message(directory.path()).find("directory") != std::string::npos);
+}
+
+TEST_CASE("a line may be cut to its first tokens, and loses the answers that are not wholly among them") {
+  const temporary_directory directory;
+  write_file(directory / "data.jsonl",
+             R"({"text": "note lilac goat\nask lilac goat\n", "answers": [[4, 10], [19, 30]]})");
+  const auto read = [&](std::size_t tokens) {
+    return qwen3::read_eval_data(directory / "data.jsonl", words(), {.tokens = tokens})[0];
+  };
+  CHECK(read(0).tokens.size() == 8);
+  CHECK(read(9).tokens.size() == 8);
+  CHECK(read(7).answers.size() == 2);
+  CHECK(read(6).tokens.size() == 6);
+  CHECK(read(6).answers.size() == 1);
+  CHECK(read(1).answers.empty());
+  CHECK(read(1).prompt() == 1);
 }

@@ -27,7 +27,7 @@ struct notebook_data {
   std::vector<qwen3::eval_line> lines;
 
   explicit notebook_data(std::size_t limit)
-      : lines(qwen3::read_eval_data(notebook + "/test.jsonl", qwen3::tokenizer::load(notebook), limit)) {}
+      : lines(qwen3::read_eval_data(notebook + "/test.jsonl", qwen3::tokenizer::load(notebook), {limit})) {}
 
   qwen3::eval_report run(const qwen3::eval_request& request) const {
     return qwen3::evaluate({}, network, scorers, settings, lines, request);

@@ -32,7 +32,7 @@ struct question {
 };
 
 question far_question(const notebook_engine& e, std::size_t line) {
-  const auto lines = qwen3::read_eval_data(notebook + "/test.jsonl", e.words, line + 1);
+  const auto lines = qwen3::read_eval_data(notebook + "/test.jsonl", e.words, {line + 1});
   const std::span all(lines.at(line).tokens);
   const auto [first, last] = lines[line].answers.back();
   const auto at = static_cast<std::size_t>(first);

@@ -106,6 +106,42 @@ TEST_CASE("threads change no bit; other draws choose other budgets; a document t
   CHECK(batch.measure(row_of(12, 0), scorer, 1).heads == 0);
 }
 
+TEST_CASE("targets by the student's log-sum-exp: the dense ones where it holds everything, else less is seen") {
+  const kvpop::host_context ctx;
+  const packed_row both = row_of(70, 50);
+  const auto learn = [&](qwen3::lse_source lse, std::int64_t topk, const packed_row& row, std::vector<float>& gradient,
+                         const kvpop::host_context& c) {
+    setting s(kvpop::scorer_kind::mlstm);
+    s.loss.lse = lse;
+    s.loss.least_topk = s.loss.most_topk = topk;
+    qwen3::train_batch batch(c, s.network, s.plan, s.loss);
+    const qwen3::trainable_scorer scorer(s.plan, 3);
+    gradient.assign(scorer.values().size(), 0.0F);
+    return batch.learn(row, scorer, 5, 1.0F, gradient);
+  };
+  using qwen3::lse_source;
+  std::vector<float> dense, student, threaded;
+  // 70 - 2 sinks - 8 window = 60 places: nobody leaves.
+  CHECK(learn(lse_source::dense, 60, both, dense, ctx).lse_queries == 0);
+  CHECK(learn(lse_source::student, 60, both, student, ctx).mean_lse_gap() == 0.0);
+  CHECK(student == dense);
+
+  learn(lse_source::dense, 5, both, dense, ctx);
+  const auto metrics = learn(lse_source::student, 5, both, student, ctx);
+  CHECK(metrics.lse_queries == 4 * 120 * 4);  // layers, tokens, query heads
+  CHECK(metrics.mean_lse_gap() > 0.01);
+  CHECK(student != dense);
+  kvpop::thread_pool pool(3);
+  learn(lse_source::student, 5, both, threaded, pool.context());
+  CHECK(threaded == student);
+
+  // Documents packed in a row lose what they lose alone.
+  double alone = 0;
+  for (const packed_row& row : {row_of(70, 0), row_of(0, 50)})
+    alone += learn(lse_source::student, 5, row, student, ctx).lse_gap;
+  CHECK(metrics.lse_gap == doctest::Approx(alone).epsilon(1e-4));
+}
+
 TEST_CASE("metrics: what they say of a scorer that is the target itself, and how they add up") {
   qwen3::batch_metrics a, b;
   a.loss = 3, a.heads = 2, a.comparisons = 10, a.right = 9, a.recall = 1, a.layer_recall = {1, 0};
