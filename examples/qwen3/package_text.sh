@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Real text from this machine's own Debian packages, split by file so that no file is in two parts: train.jsonl,
-# valid.jsonl and test.jsonl ({"text"} a line, a file each, cut at 60,000 bytes), and probe.jsonl: test files with a fact
+# Real text from this machine's own Debian packages, split by file so that no file is in two parts, nor a copy of it, nor
+# another version of the same name: train.jsonl, valid.jsonl and test.jsonl ({"text"} a line, a file each, cut at 60,000 bytes), and probe.jsonl: test files with a fact
 # stated at their beginning and asked for at their end. What is in it is listed in sources.txt.
 #
 # Documentation: cmake-data, vim-runtime (help), copyright files and READMEs of all packages. Source: Python's and Perl's
@@ -22,8 +22,15 @@ candidates() {
     -o -name 'README*' -o -name '*.py' -o -name '*.p[ml]' -o -name '*.pod' -o -name '*.h' -o -name '*.tcc' \) 2>/dev/null
 }
 
-# A number that a path decides: which part a file belongs to does not depend on what else is installed.
-hashed() { while IFS= read -r path; do printf '%s %s\n' "$(cksum <<<"$path" | cut -d' ' -f1)" "$path"; done; }
+number_of() { cksum | cut -d' ' -f1; }
+# A number that a path decides: the order does not depend on what else is installed.
+hashed() { while IFS= read -r path; do printf '%s %s\n' "$(number_of <<<"$path")" "$path"; done; }
+# Nor does the part that a file belongs to, which its name decides, since packages carry versions of each other's files.
+part_number() { # PATH
+  local name=${1##*/}
+  [[ $name != copyright && $name != README* && $name != __init__.py ]] || name=$1
+  number_of <<<"$name"
+}
 
 plain() { # FILE BYTES: printable ASCII, at most so many bytes
   head -c "$2" "$1" | tr -d '\r' | LC_ALL=C tr -cd '\11\12\40-\176'
@@ -56,14 +63,18 @@ probe() { # NUMBER FILE
 : >"$output/sources.txt"
 for part in train valid test probe; do : >"$output/$part.jsonl"; done
 probes=0
-while read -r number path; do
-  case $((number % 10)) in
+declare -A seen
+while read -r _ path; do
+  case $(($(part_number "$path") % 10)) in
     0) part=valid bytes=$test_bytes ;;
     1 | 2) part=test bytes=$test_bytes ;;
     *) part=train bytes=$longest ;;
   esac
   text=$(plain "$path" "$bytes" | escaped)
   ((${#text} > 9000)) || continue
+  beginning=$(number_of <<<"${text:0:4000}")
+  [[ -z ${seen[$beginning]:-} ]] || continue
+  seen[$beginning]=1
   printf '{"text": "%s", "answers": []}\n' "$text" >>"$output/$part.jsonl"
   printf '%s %s\n' "$part" "$path" >>"$output/sources.txt"
   if [[ $part == test ]]; then
