@@ -70,7 +70,7 @@ train_and_measure() { # VARIANT SCORER SEED EXTRA...
 oracles() {
   local target json
   for target in sum mean power:1.5 rms power:3 max; do
-    json=$results/oracle-$target.json
+    json=$results/oracle-${target/:/}.json
     [[ -f $json ]] || "$qwen3" eval --model "$model" --data "$model/test.jsonl" --methods oracle --budgets "256,$budgets" \
       --target "$target" --threads "${KVPOP_THREADS:-1}" --json "$json" >/dev/null
   done

@@ -49,7 +49,7 @@ TEST_CASE("the notebook's scorers load") {
   CHECK(mlstm.description().window == 32);
   CHECK(mlstm.description().delay == 32);
   CHECK(mlstm.description().sinks == 4);
-  CHECK(mlstm.description().trained_topk == 28);
+  CHECK(mlstm.description().trained_topk == 25);
   CHECK(mlstm.description().target == "max");
   CHECK(mlstm.memory_size() == 16 * 16 + 16 + 1);
   for (kvpop::index_t i = 0; i < 4; ++i) {
