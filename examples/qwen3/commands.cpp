@@ -24,7 +24,7 @@
 #include "logits.hpp"                  // write_logits
 #include "mapped_file.hpp"             // mapped_file
 #include "output_file.hpp"             // output_file, check_writable
-#include "plot.hpp"                    // plot_report
+#include "plot.hpp"                    // plot_report, plot_layers
 
 namespace qwen3 {
 
@@ -152,6 +152,7 @@ void write_results(const eval_options& o, const eval_report& report) {
   attempt([&] { print(eval_table(report) + (o.layers ? recall_table(report) : "")); });
   if (!o.json.empty()) attempt([&] { write_file(o.json, eval_json(report)); });
   if (!o.plot.empty()) attempt([&] { plot_report(report, o.plot); });
+  if (!o.plot_layers.empty()) attempt([&] { plot_layers(report, o.plot_layers); });
   if (failed) std::rethrow_exception(failed);
 }
 
@@ -277,16 +278,19 @@ int run_generate(const generate_options& o) {
 }
 
 int run_eval(const eval_options& o) {
-  check_writable(o.json);
-  check_writable(o.plot);
+  for (const std::string* path : {&o.json, &o.plot, &o.plot_layers}) check_writable(*path);
   eval_request request;
   request.chunk = o.chunk;
   request.target = target_of(o.target);
   request.budgets = budgets_of(o);
   for (const std::string& name : o.methods) request.methods.push_back(method_of(name));
   check_distinct("--methods", o.methods);
-  if (!o.plot.empty() && !o.methods.empty() && request.methods == std::vector{method::full})
-    throw usage_error("--plot draws what methods lose, and --methods names full alone: there is nothing to draw");
+  if (request.methods == std::vector{method::full}) {
+    for (const auto& [name, path] : {std::pair("--plot", &o.plot), std::pair("--plot-layers", &o.plot_layers)})
+      if (!path->empty())
+        throw usage_error(std::string(name) +
+                          " draws what methods lose, and --methods names full alone: " + "there is nothing to draw");
+  }
   const engine e(o);
   if (o.methods.empty()) {
     for (const method m : all_methods()) {

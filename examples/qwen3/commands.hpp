@@ -65,6 +65,7 @@ struct eval_options : run_options {
   bool layers = false;         // recall of every layer too
   std::string json;
   std::string plot;
+  std::string plot_layers;
 };
 
 struct train_options {

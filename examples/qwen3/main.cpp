@@ -104,6 +104,7 @@ void add_eval(CLI::App& app, eval_options& o) {
   verb.add_flag("--layers", o.layers, "print the recall of every layer too");
   verb.add_option("--json", o.json, "write the results there too")->type_name("OUT");
   verb.add_option("--plot", o.plot, "draw the results, with gnuplot")->type_name("OUT.svg");
+  verb.add_option("--plot-layers", o.plot_layers, "draw the recall of every layer")->type_name("OUT.svg");
 }
 
 void add_inspect(CLI::App& app, inspect_options& o) {

@@ -1,10 +1,9 @@
 #include "plot.hpp"
 
 #include <algorithm>
-#include <array>
-#include <cstdio>
 #include <vector>
 
+#include "chart.hpp"    // chart
 #include "error.hpp"    // load_error
 #include "gnuplot.hpp"  // draw_svg
 
@@ -17,19 +16,6 @@ struct series {
   method name;
   std::string rows;
 };
-
-std::string number(double value) {
-  std::array<char, 32> text{};
-  std::snprintf(text.data(), text.size(), "%.9g", value);
-  return text.data();
-}
-
-// gnuplot's single quotes know one escape: a doubled quote.
-std::string quoted(const std::string& text) {
-  std::string result = "'";
-  for (const char c : text) result += c == '\'' ? std::string("''") : std::string(1, c);
-  return result + "'";
-}
 
 bool has_answers(const eval_report& report) {
   for (const eval_result& r : report.results) {
@@ -48,9 +34,9 @@ std::vector<series> series_of(const eval_report& report) {
     if (r.name == method::full || (answers ? !r.retention.has_value() : !r.kl.has_value())) continue;
     if (all.empty() || all.back().name != r.name) all.push_back({r.name, ""});
     std::string& rows = all.back().rows;
-    rows += number(x_of(r)) + ' ';
+    rows += chart_number(x_of(r)) + ' ';
     const ratio_estimate& y = answers ? *r.retention : *r.kl;
-    rows += number(y.value) + ' ' + number(y.low) + ' ' + number(y.high) + '\n';
+    rows += chart_number(y.value) + ' ' + chart_number(y.low) + ' ' + chart_number(y.high) + '\n';
   }
   return all;
 }
@@ -100,47 +86,69 @@ std::string x_axis(const eval_report& report) {
   const bool by_compression =
       std::any_of(report.results.begin(), report.results.end(), [](const eval_result& r) { return r.compression; });
   std::string tics;
-  for (const double place : places) tics += (tics.empty() ? "" : ", ") + number(place);
+  for (const double place : places) tics += (tics.empty() ? "" : ", ") + chart_number(place);
   if (by_compression)
     return "set xlabel 'compression of the KV cache, per cent'\nset xtics (" + tics + ")\nset xrange [" +
-           number(least - 2) + ":" + number(most + 2) + "]\n";
+           chart_number(least - 2) + ":" + chart_number(most + 2) + "]\n";
   return "set xlabel 'KV entries a head'\nset xtics (" + tics + ")\nset logscale x 2\nset xrange [" +
-         number(most * 1.1) + ":" + number(least / 1.1) + "]\n";
+         chart_number(most * 1.1) + ":" + chart_number(least / 1.1) + "]\n";
 }
 
 std::string axes(const eval_report& report) {
-  std::string text = "set terminal svg size 860,520 enhanced font 'Helvetica,14' background '#ffffff'\n";
-  text += "set key outside right top reverse Left noenhanced\nset grid ytics lc rgb '#dddddd'\nset border 3\n";
-  text += "set tics nomirror\n";
-  text += x_axis(report);
-  if (has_answers(report)) {
-    text += "set yrange [0:1.05<*]\nset ylabel 'answers kept, share of the full model''s'\n";
-  } else {
-    text += "set yrange [0:1e-9<*]\nset ylabel 'KL from the full model, nats'\n";
-  }
-  return text;
+  return x_axis(report) + (has_answers(report)
+                               ? "set yrange [0:1.05<*]\nset ylabel 'answers kept, share of the full model''s'\n"
+                               : "set yrange [0:1e-9<*]\nset ylabel 'KL from the full model, nats'\n");
 }
+
+// Of each method, the result under the smallest budget that has a recall.
+std::vector<const eval_result*> smallest_of(const eval_report& report) {
+  std::vector<const eval_result*> smallest;
+  for (const eval_result& r : report.results) {
+    if (r.layer_recall.empty() || r.name == method::full) continue;
+    if (smallest.empty() || smallest.back()->name != r.name) {
+      smallest.push_back(&r);
+    } else if (r.budget < smallest.back()->budget) {
+      smallest.back() = &r;
+    }
+  }
+  return smallest;
+}
+
+std::string style_of(method m) { return std::string(" lc rgb '") + colour_of(m) + "' lw 2 pt 7 ps 0.6"; }
 
 }  // namespace
 
 std::string plot_script(const eval_report& report) {
   const std::vector<series> all = series_of(report);
   if (all.empty()) throw load_error("plot: no method but full was evaluated, so there is nothing to draw");
-  std::string text = axes(report);
-  for (std::size_t i = 0; i < all.size(); ++i) {
-    text += "$data" + std::to_string(i) + " << EOD\n" + all[i].rows + "EOD\n";
+  chart drawing(axes(report));
+  for (const series& s : all) {
+    const std::string data = drawing.data(s.rows), style = style_of(s.name);
+    drawing.curve(data + " using 1:2 with linespoints" + style + " title " + chart_text(name_of(s.name)));
+    drawing.curve(data + " using 1:2:3:4 with yerrorbars" + style + " notitle");
   }
-  text += "plot ";
-  for (std::size_t i = 0; i < all.size(); ++i) {
-    const std::string data = "$data" + std::to_string(i);
-    const std::string style = std::string(" lc rgb '") + colour_of(all[i].name) + "' lw 2 pt 7 ps 0.6";
-    text +=
-        (i == 0 ? "" : ", ") + data + " using 1:2 with linespoints" + style + " title " + quoted(name_of(all[i].name));
-    text += ", " + data + " using 1:2:3:4 with yerrorbars" + style + " notitle";
+  return drawing.script();
+}
+
+std::string layer_plot_script(const eval_report& report) {
+  const std::vector<const eval_result*> all = smallest_of(report);
+  if (all.empty()) throw load_error("plot: no method but full has a recall, so there is nothing to draw");
+  chart drawing("set xlabel 'layer'\nset xtics 1\nset xrange [-0.5:" +
+                chart_number(static_cast<double>(all.front()->layer_recall.size()) - 0.5) +
+                "]\nset yrange [0:1.02]\nset ylabel 'recall of the tokens with the highest future attention'\n");
+  for (const eval_result* r : all) {
+    std::string rows;
+    for (std::size_t layer = 0; layer < r->layer_recall.size(); ++layer)
+      rows += std::to_string(layer) + ' ' + chart_number(r->layer_recall[layer]) + '\n';
+    const std::string title = std::string(name_of(r->name)) + ", " + std::to_string(r->budget) + " entries";
+    drawing.curve(drawing.data(rows) + " using 1:2 with linespoints" + style_of(r->name) + " title " +
+                  chart_text(title));
   }
-  return text + '\n';
+  return drawing.script();
 }
 
 void plot_report(const eval_report& report, const std::string& path) { draw_svg(plot_script(report), path); }
+
+void plot_layers(const eval_report& report, const std::string& path) { draw_svg(layer_plot_script(report), path); }
 
 }  // namespace qwen3

@@ -14,4 +14,8 @@ std::string plot_script(const eval_report& report);
 /// Throws load_error when gnuplot is not installed or fails, or when there is nothing to draw.
 void plot_report(const eval_report& report, const std::string& path);
 
+/// The same of recall by layer: a line a method, under its smallest budget.
+std::string layer_plot_script(const eval_report& report);
+void plot_layers(const eval_report& report, const std::string& path);
+
 }  // namespace qwen3

@@ -1,10 +1,8 @@
 #include "train_plot.hpp"
 
-#include <algorithm>
-#include <array>
-#include <cstdio>
 #include <nlohmann/json.hpp>
 
+#include "chart.hpp"        // chart
 #include "error.hpp"        // load_error
 #include "gnuplot.hpp"      // draw_svg
 #include "json_file.hpp"    // parse_json_object
@@ -20,9 +18,8 @@ struct curves {
 };
 
 void add_row(std::string& to, double step, double loss, double accuracy, double recall) {
-  std::array<char, 128> row{};
-  std::snprintf(row.data(), row.size(), "%.9g %.9g %.9g %.9g\n", step, loss, accuracy, recall);
-  to += row.data();
+  to +=
+      chart_number(step) + ' ' + chart_number(loss) + ' ' + chart_number(accuracy) + ' ' + chart_number(recall) + '\n';
 }
 
 curves read(const std::string& log) {
@@ -52,20 +49,20 @@ curves read(const std::string& log) {
 
 void plot_training(const std::string& log, const std::string& path) {
   const curves c = read(log);
-  std::string script = "set terminal svg size 860,520 enhanced font 'Helvetica,14' background '#ffffff'\n";
-  script += "set key outside right top reverse Left noenhanced\nset grid ytics lc rgb '#dddddd'\nset border 11\n";
-  script += "set tics nomirror\nset xlabel 'step'\nset ylabel 'loss'\nset y2label 'share'\nset ytics\nset y2tics\n";
-  script += "set yrange [0:*]\nset y2range [0:1]\n$train << EOD\n" + c.training + "EOD\n";
-  if (!c.held_out.empty()) script += "$valid << EOD\n" + c.held_out + "EOD\n";
-  script += "plot $train using 1:2 with lines lw 2 lc rgb '#000000' title 'loss'";
-  script += ", $train using 1:3 axes x1y2 with lines lw 2 lc rgb '#0072b2' title 'boundary accuracy'";
-  script += ", $train using 1:4 axes x1y2 with lines lw 2 lc rgb '#d55e00' title 'recall of the top k'";
-  if (!c.held_out.empty()) {
-    script += ", $valid using 1:2 with points pt 7 ps 0.7 lc rgb '#000000' title 'loss, held out'";
-    script += ", $valid using 1:3 axes x1y2 with points pt 7 ps 0.7 lc rgb '#0072b2' title 'accuracy, held out'";
-    script += ", $valid using 1:4 axes x1y2 with points pt 7 ps 0.7 lc rgb '#d55e00' title 'recall, held out'";
-  }
-  draw_svg(script + "\n", path);
+  chart drawing(
+      "set border 11\nset xlabel 'step'\nset ylabel 'loss'\nset y2label 'share'\nset ytics\nset y2tics\nset yrange "
+      "[0:*]\n"
+      "set y2range [0:1]\n");
+  const auto add = [&](const std::string& rows, const std::string& style, const std::string& suffix) {
+    const std::string data = drawing.data(rows);
+    drawing.curve(data + " using 1:2 " + style + " lc rgb '#000000' title 'loss" + suffix + "'");
+    drawing.curve(data + " using 1:3 axes x1y2 " + style + " lc rgb '#0072b2' title 'boundary accuracy" + suffix + "'");
+    drawing.curve(data + " using 1:4 axes x1y2 " + style + " lc rgb '#d55e00' title 'recall of the top k" + suffix +
+                  "'");
+  };
+  add(c.training, "with lines lw 2", "");
+  if (!c.held_out.empty()) add(c.held_out, "with points pt 7 ps 0.7", ", held out");
+  draw_svg(drawing.script(), path);
 }
 
 }  // namespace qwen3

@@ -64,3 +64,20 @@ TEST_CASE("nothing but the full model is nothing to draw") {
   report.results.push_back(result(method::full, std::nullopt, 100));
   CHECK_THROWS_AS(qwen3::plot_script(report), qwen3::load_error);
 }
+
+TEST_CASE("recall by layer: a line a method, under its smallest budget") {
+  eval_report report;
+  for (const std::int64_t budget : {64, 256}) {
+    eval_result r = result(method::kvpop, std::nullopt, budget);
+    r.layer_recall = {0.5, budget == 64 ? 0.25 : 0.75};
+    report.results.push_back(r);
+  }
+  report.results.push_back(result(method::full, std::nullopt, 1000));
+  report.results.back().layer_recall = {1, 1};
+  const std::string script = qwen3::layer_plot_script(report);
+  CHECK(has(script, "$data0 << EOD\n0 0.5\n1 0.25\nEOD\n"));
+  CHECK(has(script, "title 'kvpop, 64 entries'"));
+  CHECK_FALSE(has(script, "$data1"));
+  report.results.erase(report.results.begin(), report.results.end() - 1);
+  CHECK_THROWS_AS(qwen3::layer_plot_script(report), qwen3::load_error);
+}
