@@ -84,12 +84,14 @@ class thread_pool {
       const std::lock_guard lock(mutex_);
       job_ = {task, argument, tasks};
       next_.store(0, std::memory_order_relaxed);
-      busy_.store(static_cast<int>(workers_.size()), std::memory_order_relaxed);
+      entered_.store(open, std::memory_order_release);
       generation_.fetch_add(1, std::memory_order_release);
     }
     wake_.notify_all();
     drain();
-    const auto finished = [this] { return busy_.load(std::memory_order_acquire) == 0; };
+    // A worker that the system has not let run by now finds the job closed: nobody waits for it.
+    entered_.fetch_sub(open, std::memory_order_acq_rel);
+    const auto finished = [this] { return entered_.load(std::memory_order_acquire) == 0; };
     if (!spin_until(finished)) {
       std::unique_lock lock(mutex_);
       done_.wait(lock, finished);
@@ -110,15 +112,29 @@ class thread_pool {
         return;
       }
       seen = generation_.load(std::memory_order_acquire);
+      if (!enter()) {
+        continue;
+      }
       drain();
-      if (busy_.fetch_sub(1, std::memory_order_acq_rel) == 1) {
+      if (entered_.fetch_sub(one_worker, std::memory_order_acq_rel) == one_worker) {
         const std::lock_guard lock(mutex_);  // the caller either has not begun to wait or will hear this
         done_.notify_one();
       }
     }
   }
 
-  /// job_ changes only while no worker is busy, so it is read without the lock.
+  /// Joins the job that is open, if one is.
+  bool enter() noexcept {
+    std::uint32_t now = entered_.load(std::memory_order_acquire);
+    while ((now & open) != 0) {
+      if (entered_.compare_exchange_weak(now, now + one_worker, std::memory_order_acq_rel, std::memory_order_acquire)) {
+        return true;
+      }
+    }
+    return false;
+  }
+
+  /// job_ changes only while it is closed and no worker is in it, so it is read without the lock.
   void drain() noexcept {
     for (index_t i = next_.fetch_add(1, std::memory_order_relaxed); i < job_.tasks;
          i = next_.fetch_add(1, std::memory_order_relaxed)) {
@@ -142,6 +158,7 @@ class thread_pool {
   }
 
   static constexpr int spins = 1000;
+  static constexpr std::uint32_t open = 1, one_worker = 2;
 
   std::mutex callers_;  // held by the one running parallel_for
   std::mutex mutex_;    // for sleeping and waking
@@ -149,7 +166,7 @@ class thread_pool {
   std::condition_variable done_;
   std::atomic<index_t> next_{0};
   std::atomic<std::uint64_t> generation_{0};  // of job_
-  std::atomic<int> busy_{0};                  // workers that have not finished job_
+  std::atomic<std::uint32_t> entered_{0};     // open, while job_ may be joined, and one_worker for each in it
   std::atomic<bool> stop_{false};
   job job_;
   std::vector<std::thread> workers_;
