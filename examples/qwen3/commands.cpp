@@ -30,6 +30,13 @@ namespace qwen3 {
 
 namespace {
 
+// A share is easily written where per cent are meant.
+void check_per_cent(double compression) {
+  check_compression(compression);
+  if (compression > 0 && compression < 1)
+    note("--compression is in per cent: " + std::to_string(compression) + " keeps nearly everything");
+}
+
 // The model with what every verb that runs it needs.
 struct engine {
   explicit engine(const run_options& o)
@@ -52,14 +59,23 @@ struct engine {
     } else if (o.budget) {
       entries = *o.budget;
     } else if (o.compression) {
-      check_compression(*o.compression);
+      check_per_cent(*o.compression);
       entries = entries_at(*o.compression, tokens);
     } else {
       throw usage_error(std::string("--method ") + name_of(m) + " needs --budget or --compression");
     }
     const method_plan result = plan_method(m, entries, settings, scorers, network.shape());
     if (m != method::full) note(std::string(name_of(m)) + ": " + arithmetic(result));
+    note_of_settings({&m, 1});
     return result;
+  }
+
+  // What was asked for and changes nothing.
+  void note_of_settings(std::span<const method> methods) const {
+    for (const method m : methods) {
+      const std::string ignored = ignored_settings(m, settings);
+      if (!ignored.empty()) note(ignored);
+    }
   }
 
   kv_cache_request request(const method_plan& plan, std::int64_t prompt) const {
@@ -131,7 +147,7 @@ std::vector<budget_request> budgets_of(const eval_options& o) {
     result.push_back({static_cast<double>(entries), false});
   }
   for (const double c : o.compressions) {
-    check_compression(c);
+    check_per_cent(c);
     result.push_back({c, true});
   }
   check_distinct("--budgets", o.budgets);
@@ -298,6 +314,7 @@ int run_eval(const eval_options& o) {
     }
   }
   e.check_scorer_is_used(request.methods);
+  if (!o.methods.empty()) e.note_of_settings(request.methods);
   const std::vector<eval_line> lines = read_eval_data(
       o.data, tokenizer::load(o.model), {static_cast<std::size_t>(o.limit), static_cast<std::size_t>(o.truncate)});
   std::int64_t longest = 0;

@@ -19,8 +19,11 @@ std::string number_or_dash(const std::optional<double>& value, const char* forma
   return value ? text(format, *value) : "-";
 }
 
-std::string interval_text(const std::optional<ratio_estimate>& r, const char* format) {
-  return r ? text(format, r->value, r->low, r->high) : "-";
+// A value and its interval; of a single line there is no interval.
+std::string interval_text(const std::optional<ratio_estimate>& r, int digits, std::int64_t lines) {
+  if (!r) return "-";
+  if (lines < 2) return text("%.*f", digits, r->value);
+  return text("%.*f [%.*f, %.*f]", digits, r->value, digits, r->low, digits, r->high);
 }
 
 std::string budget_text(const eval_result& r) {
@@ -40,23 +43,26 @@ nlohmann::ordered_json or_null(const std::optional<double>& value) {
 }  // namespace
 
 std::string eval_table(const eval_report& report) {
-  std::string table = text("%lld lines, %lld tokens, %lld answers, of which the full model has %lld right\n\n",
-                           static_cast<long long>(report.lines), static_cast<long long>(report.tokens),
-                           static_cast<long long>(report.answers), static_cast<long long>(report.full_correct));
+  std::string table =
+      text("%lld lines, %lld tokens, ", static_cast<long long>(report.lines), static_cast<long long>(report.tokens));
+  table += report.answers == 0
+               ? "no answers\n\n"
+               : text("%lld answers, of which the full model has %lld right\n\n",
+                      static_cast<long long>(report.answers), static_cast<long long>(report.full_correct));
   table += text("%-10s %12s %6s %11s %8s %22s %26s %6s %7s %6s %10s %9s\n", "method", "budget", "topk", "right",
                 "accuracy", "retention [95 %]", "KL [95 %]", "agree", "loss", "recall", "KV KiB", "tokens/s");
   for (const eval_result& r : report.results) {
-    const std::string right = std::to_string(r.correct) + "/" + std::to_string(r.answers);
+    const std::string right = r.answers == 0 ? "-" : std::to_string(r.correct) + "/" + std::to_string(r.answers);
     table +=
         text("%-10s %12s %6lld %11s %8s %22s %26s %6s %7s %6s %10.1f %9.0f\n", name_of(r.name), budget_text(r).c_str(),
              static_cast<long long>(r.topk), right.c_str(), number_or_dash(r.accuracy, "%.3f").c_str(),
-             interval_text(r.retention, "%.3f [%.3f, %.3f]").c_str(), interval_text(r.kl, "%.5f [%.5f, %.5f]").c_str(),
+             interval_text(r.retention, 3, report.lines).c_str(), interval_text(r.kl, 5, report.lines).c_str(),
              number_or_dash(r.agreement, "%.3f").c_str(), r.loss ? text("%.4f", r.loss->value).c_str() : "-",
              number_or_dash(r.recall, "%.3f").c_str(), static_cast<double>(r.kv_bytes) / 1024, r.tokens_per_second);
   }
   return table +
          "\nbudget in KV entries a head; KL (nats), agreement and loss of the next token over the positions from the "
-         "budget on;\nrecall: of the tokens with the highest future attention, the share held when a line ends;\nKV "
+         "budget on;\nrecall: when a line ends, the share held of the tokens that its later part attended to most;\nKV "
          "KiB: the most held at once for a line, all layers, scorers' memory included\n";
 }
 

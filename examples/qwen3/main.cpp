@@ -31,10 +31,16 @@ void add_scorer_and_dtype(CLI::App& verb, run_options& o) {
   verb.add_option("--cache-dtype", o.cache_dtype, "f32, bf16 or f16");
 }
 
+void add_threads(CLI::App& verb, int& threads) {
+  verb.add_option("--threads", threads, "default: as many as the machine has")
+      ->check(CLI::Range(1, 1024))
+      ->default_str("all");
+}
+
 void add_run(CLI::App& verb, run_options& o) {
   add_model(verb, o.model);
   add_scorer_and_dtype(verb, o);
-  verb.add_option("--threads", o.threads, "threads; default: as many as the machine has")->check(CLI::Range(1, 1024));
+  add_threads(verb, o.threads);
   verb.add_option("--seed", o.seed, "of all that is random")->check(CLI::NonNegativeNumber);
   verb.add_option("--rope-dtype", o.rope_dtype, "rounding of the RoPE frequencies, as of a model that was cast whole");
 }
@@ -42,7 +48,8 @@ void add_run(CLI::App& verb, run_options& o) {
 void add_method(CLI::App& verb, method_options& o) {
   verb.add_option("--method", o.method, method_help);
   auto* budget = verb.add_option("--budget", o.budget, "KV entries a head, the scorer's memory included");
-  verb.add_option("--compression", o.compression, "per cent of the tokens that go; 75, 88, 94 mean 1/4, 1/8, 1/16 stay")
+  verb.add_option("--compression", o.compression,
+                  "per cent of prompt and --max-tokens, or of the tokens, that go; 75, 88, 94 mean 1/4, 1/8, 1/16 stay")
       ->excludes(budget);
 }
 
@@ -73,8 +80,8 @@ void add_generate(CLI::App& app, generate_options& o) {
   add_run(verb, o);
   add_method(verb, o);
   verb.add_option("--prompt", o.prompt, "text, or - for stdin")->required()->type_name("TEXT|-");
-  verb.add_flag("--chat", o.chat, "the prompt is a message to a chat model");
-  verb.add_option("--system", o.system, "system message of a chat; default: the model's own");
+  auto* chat = verb.add_flag("--chat", o.chat, "the prompt is a message to a chat model");
+  verb.add_option("--system", o.system, "system message of a chat; default: the model's own")->needs(chat);
   verb.add_option("--max-tokens", o.max_tokens, "tokens to generate at most")
       ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 30));
   verb.add_option("--temperature", o.temperature, "0 takes the first choice always")->check(CLI::Range(0.0, 1e6));
@@ -145,7 +152,7 @@ void add_train(CLI::App& app, train_options& o) {
   verb.add_option("--warmup", o.warmup, "steps of warm-up; default: a tenth");
   verb.add_flag("--constant", o.constant_rate, "constant learning rate after warm-up instead of a cosine");
   verb.add_option("--seed", o.seed, "of all that is random")->check(CLI::NonNegativeNumber);
-  verb.add_option("--threads", o.threads, "threads; default: as many as the machine has")->check(CLI::Range(1, 1024));
+  add_threads(verb, o.threads);
   verb.add_option("--loss", o.loss, "boundary, regression or pairs");
   verb.add_option("--target", o.target, target_help);
   verb.add_option("--lse", o.lse, "dense, or student: targets by the log-sum-exp of what the scorer would hold");

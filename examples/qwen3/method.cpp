@@ -215,6 +215,17 @@ std::string arithmetic(const method_plan& plan) {
   return text;
 }
 
+std::string ignored_settings(method m, const method_settings& settings) {
+  const bool all = m == method::full, own_sinks = all || m == method::tova;
+  const bool own_window = own_sinks || m == method::streaming || m == method::h2o || m == method::snapkv;
+  const bool sinks = own_sinks && settings.sinks.has_value(), window = own_window && settings.window.has_value();
+  if (!sinks && !window) return "";
+  const char* const what = sinks && window ? "sinks and window" : sinks ? "sinks" : "window";
+  return std::string(name_of(m)) + (all ? " keeps everything: " : std::string(" has its own ") + what + ": ") +
+         (sinks ? "--sinks" : "") + (sinks && window ? " and " : "") + (window ? "--window" : "") +
+         (sinks && window ? " have no effect" : " has no effect");
+}
+
 std::int64_t entries_at(double compression, std::int64_t tokens) {
   const double kept = compression == 75   ? 1.0 / 4
                       : compression == 88 ? 1.0 / 8

@@ -92,6 +92,10 @@ method_plan plan_method(method m, std::int64_t entries, const method_settings& s
 /// `128 entries a head = 4 sinks + 32 window + 89 long-range + 3 for the scorer's memory`
 std::string arithmetic(const method_plan& plan);
 
+/// Which of --sinks and --window were given although the method has its own: `tova has its own window: --window has no
+/// effect`; empty when none.
+std::string ignored_settings(method m, const method_settings& settings);
+
 /// Throws usage_error when a compression is not at least 0 and below 100.
 void check_compression(double compression);
 

@@ -8,6 +8,10 @@ set -euo pipefail
   sed -n '2,/^set /{/^#/s/^# \{0,1\}//p}' "${BASH_SOURCE[0]}" >&2
   exit 2
 }
+[[ $1 =~ ^[1-9][0-9]*$ && $2 =~ ^[1-9][0-9]*$ ]] || {
+  echo "text_lines.sh: BYTES and PIECES are '$1' and '$2'; they must be whole numbers from 1" >&2
+  exit 2
+}
 readonly bytes=$1 pieces=$2
 
 # JSON's escapes, and the lines of a piece on one line.

@@ -73,6 +73,23 @@ TEST_CASE("methods and budgets that cannot be") {
                 "method kvpop needs a scorer");
 }
 
+TEST_CASE("what has no effect is said") {
+  const auto said = [](const std::string& options, const std::string& words) {
+    const program_result r = run_qwen3("generate --prompt x --max-tokens 1 " + model + " " + options);
+    CAPTURE(r.err);
+    CHECK(r.status == 0);
+    CHECK(r.err.find(words) != std::string::npos);
+  };
+  said("--method full --budget 9", "method full keeps everything: the budget has no effect");
+  said("--method tova --budget 64 --window 16 --sinks 4",
+       "tova has its own sinks and window: --sinks and --window have no effect");
+  said("--method h2o --budget 64 --window 16", "h2o has its own window: --window has no effect");
+  said("--method keynorm --compression 0.75 --window 1 --sinks 0", "--compression is in per cent: 0.750000");
+  const program_result used = run_qwen3("generate --prompt x --max-tokens 1 --method kvpop --budget 64 " + model);
+  CHECK(used.err.find("no effect") == std::string::npos);
+  check_refused("generate --prompt x --system y " + model, 2, "--system requires --chat");
+}
+
 TEST_CASE("files that cannot be used are failures") {
   check_refused("generate --prompt x --model /nowhere", 1, "/nowhere");
   check_refused("logits --tokens 1 --output /dev/null --model " + shell_word(KVPOP_TEST_DATA "/README.md"), 1,
