@@ -11,9 +11,9 @@ KVPOP_NAMESPACE_BEGIN
 /// Optional arguments of `append`.
 struct append_params {
   /// How many of the chunk's tokens belong to each sequence, [sequences]; empty: all of them.
-  std::span<const index_t> counts;
+  std::span<const index_t> counts = {};
   /// What each token evicted, [sequences, tokens, kv_heads]; empty: not wanted. Entries past a count are left alone.
-  eviction_view evicted;
+  eviction_view evicted = {};
 };
 
 /// Appends the tokens of one head of one sequence.
@@ -53,8 +53,8 @@ void append_head(const budgeted_cache_ref<T, KeyDim, ValueDim>& cache, const Sco
 /// threads. Each head of each sequence writes one key, one value and one entry of bookkeeping a token; a held token is
 /// never moved.
 ///
-/// Errors, before anything changes: extents or counts that do not fit; a scorer made for other heads, dimensions,
-/// window or memory; several tokens at once for a scorer that follows attention (TOVA, H2O, SnapKV: use `prefill`); a
+/// Errors, before anything changes: extents or counts that do not fit; a scorer made for other heads, dimensions
+/// or memory, or read later than the window allows; several tokens at once for a scorer that follows attention (TOVA, H2O, SnapKV: use `prefill`); a
 /// prompt that is longer than the slots that hold it whole.
 /// O(tokens * (slots + the scorer)) a head; parallel over sequences x heads; does not allocate or synchronise.
 template <class T, index_t KeyDim, index_t ValueDim, scorer Scorer, class In>
