@@ -314,7 +314,8 @@ int run_eval(const eval_options& o) {
     }
   }
   e.check_scorer_is_used(request.methods);
-  if (!o.methods.empty()) e.note_of_settings(request.methods);
+  const auto ignores = [&](method m) { return !ignored_settings(m, e.settings).empty(); };
+  if (std::all_of(request.methods.begin(), request.methods.end(), ignores)) e.note_of_settings(request.methods);
   const std::vector<eval_line> lines = read_eval_data(
       o.data, tokenizer::load(o.model), {static_cast<std::size_t>(o.limit), static_cast<std::size_t>(o.truncate)});
   std::int64_t longest = 0;

@@ -183,7 +183,7 @@ method_plan plan_method(method m, std::int64_t entries, const method_settings& s
   const kvpop::scorer_file* own = scorers.of(m);
   if (is_learned(m) && own == nullptr) {
     throw usage_error(std::string("method ") + name_of(m) + " needs a scorer: the model has no scorers/" + name_of(m) +
-                      ".safetensors, and --scorer does not name one of its kind");
+                      ".safetensors, and --scorer does not name one of its kind (qwen3 train makes one)");
   }
   const kvpop::scorer_file* file = own != nullptr ? own : scorers.any();
   const std::int64_t sinks = settings.sinks.value_or(file != nullptr ? file->description().sinks : default_sinks);

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Trains the notebook model's scorers from scratch, every variant with three seeds, and evaluates them and the oracles: the
-# table of docs/training.md. A result that is there already is not made again, so the runner can be stopped at any time.
+# table of docs/training.md, printed at the end. A result that is there already is not made again, so the runner can be stopped at
+# any time.
 #
 # usage: notebook_table.sh QWEN3 RESULTS_DIRECTORY [VARIANT...]
 set -euo pipefail
@@ -30,6 +31,7 @@ mlp-target-mean   kvpop-mlp  --target mean
 mlp-target-power3 kvpop-mlp  --target power:3
 mlp-target-power1.5 kvpop-mlp --target power:1.5
 mlp-target-sum    kvpop-mlp  --target sum
+mlp-student-lse   kvpop-mlp  --lse student
 kvpop-target-rms  kvpop      --target rms
 kvpop-no-decay    kvpop      --no-decay
 kvpop-regression  kvpop      --loss regression
@@ -105,4 +107,25 @@ main() {
   done
 }
 
+# Means over the seeds with the lowest and the highest, as a Markdown table.
+table() {
+  awk -f "$here/results_rows.awk" "$results"/*.json | awk '
+    { name = $1; sub(/-[0-9]+$/, "", name); if (name == "training-free") name = $2 }
+    $4 != 128 && $4 != 64 && $2 != "full" { next }
+    { key = name " " $4; if (!(name in seen)) { seen[name] = 1; names[++count] = name }
+      if (!(key in n) || $5 < low[key]) low[key] = $5
+      if (!(key in n) || $5 > high[key]) high[key] = $5
+      sum[key] += $5; kl[key] += $6; ++n[key] }
+    function cell(key) {
+      if (!(key in n)) return "- | -"
+      return (n[key] > 1 ? sprintf("%.3f (%.3f to %.3f)", sum[key] / n[key], low[key], high[key]) : sprintf("%.3f", sum[key])) \
+        sprintf(" | %.4f", kl[key] / n[key])
+    }
+    END {
+      print "| run | right at 128 | KL | right at 64 | KL |\n| --- | --- | --- | --- | --- |"
+      for (i = 1; i <= count; ++i) if (names[i] != "full") print "| " names[i] " | " cell(names[i] " 128") " | " cell(names[i] " 64") " |"
+    }'
+}
+
 main "${@:3}"
+table
