@@ -27,6 +27,7 @@ struct run {
   std::vector<method_plan> plans;  // [lines]
   std::vector<double> correct;     // [lines]
   std::vector<double> kl, loss;    // [lines] sums over the positions from the budget on
+  std::vector<double> excess;      // [lines] of loss, what is over the full model's
   std::vector<double> compared;    // [lines] those positions
   std::vector<double> predicted;   // [lines] of them, those that a token follows
   std::int64_t agreed = 0;
@@ -69,7 +70,7 @@ class evaluation {
     run r;
     r.name = m;
     r.asked = budget;
-    for (auto* sums : {&r.correct, &r.kl, &r.loss, &r.compared, &r.predicted}) sums->resize(lines_.size());
+    for (auto* sums : {&r.correct, &r.kl, &r.loss, &r.excess, &r.compared, &r.predicted}) sums->resize(lines_.size());
     r.layer_recall.resize(static_cast<std::size_t>(model_.config().layers));
     for (const eval_line& line : lines_) r.plans.push_back(plan(m, budget, line));
     runs_.push_back(std::move(r));
@@ -169,6 +170,7 @@ class evaluation {
           if (next_[at] >= 0) losses_[at] = full_.loss(i, next_[at]);
         }
         std::fill(kl_.begin(), kl_.end(), 0.0);
+        full_losses_ = losses_;
       } else {
         full_.compare(ctx_, logits_.data(), next_.data(), kl_.data(), losses_.data(), choices_.data());
       }
@@ -189,6 +191,7 @@ class evaluation {
       r.compared[index] += 1;
       r.kl[index] += kl_[i];
       r.loss[index] += losses_[i];
+      r.excess[index] += losses_[i] - full_losses_[i];
       r.predicted[index] += next_[i] >= 0;
       r.agreed += choices_[i] == full_.choice(static_cast<std::int64_t>(i));
     }
@@ -229,6 +232,7 @@ class evaluation {
     result.retention = paired_ratio(r.correct, full.correct);
     result.kl = paired_ratio(r.kl, r.compared);
     result.loss = paired_ratio(r.loss, r.predicted);
+    result.excess = paired_ratio(r.excess, r.predicted);
     const double compared = std::accumulate(r.compared.begin(), r.compared.end(), 0.0);
     if (compared > 0) result.agreement = static_cast<double>(r.agreed) / compared;
     if (r.recalled > 0) {
@@ -253,9 +257,9 @@ class evaluation {
   std::vector<float> logits_;  // [rows, vocabulary] of the chunk and the method at hand
   reference_distributions full_;
   line_future future_;
-  std::vector<std::int32_t> next_;     // [rows] the token that comes next, -1 after the last
-  std::vector<double> kl_, losses_;    // [rows]
-  std::vector<std::int64_t> choices_;  // [rows]
+  std::vector<std::int32_t> next_;                 // [rows] the token that comes next, -1 after the last
+  std::vector<double> kl_, losses_, full_losses_;  // [rows]
+  std::vector<std::int64_t> choices_;              // [rows]
 };
 
 }  // namespace

@@ -39,9 +39,10 @@ struct eval_result {
   std::optional<double> accuracy;           // empty when the data has no answers
   std::optional<ratio_estimate> retention;  // of the full model's answers; empty when it has none right
   // Over the positions from the budget on; empty when no line is that long.
-  std::optional<ratio_estimate> kl;    // mean KL(full || method) of next tokens, nats, with a paired 95 % interval
-  std::optional<double> agreement;     // share of positions with the same first choice
-  std::optional<ratio_estimate> loss;  // mean -log p of the token that came next, nats
+  std::optional<ratio_estimate> kl;      // mean KL(full || method) of next tokens, nats, with a paired 95 % interval
+  std::optional<double> agreement;       // share of positions with the same first choice
+  std::optional<ratio_estimate> loss;    // mean -log p of the token that came next, nats
+  std::optional<ratio_estimate> excess;  // of that, what is over the full model's loss at the same positions
   // Of the tokens that a KV head's topk places would go to by the true target, the share that is held when a line ends;
   // the mean over heads and lines, and by layer. Empty where sinks and window leave no place.
   std::optional<double> recall;

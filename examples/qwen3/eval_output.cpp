@@ -26,6 +26,8 @@ std::string interval_text(const std::optional<ratio_estimate>& r, int digits, st
   return text("%.*f [%.*f, %.*f]", digits, r->value, digits, r->low, digits, r->high);
 }
 
+std::string value_text(const std::optional<ratio_estimate>& r) { return r ? text("%.4f", r->value) : "-"; }
+
 std::string budget_text(const eval_result& r) {
   if (r.name == method::full) return "all";
   const std::string entries = std::to_string(r.budget);
@@ -49,20 +51,21 @@ std::string eval_table(const eval_report& report) {
                ? "no answers\n\n"
                : text("%lld answers, of which the full model has %lld right\n\n",
                       static_cast<long long>(report.answers), static_cast<long long>(report.full_correct));
-  table += text("%-10s %12s %6s %11s %8s %22s %26s %6s %7s %6s %10s %9s\n", "method", "budget", "topk", "right",
-                "accuracy", "retention [95 %]", "KL [95 %]", "agree", "loss", "recall", "KV KiB", "tokens/s");
+  table += text("%-10s %12s %6s %11s %8s %22s %26s %6s %7s %7s %6s %10s %9s\n", "method", "budget", "topk", "right",
+                "accuracy", "retention [95 %]", "KL [95 %]", "agree", "loss", "excess", "recall", "KV KiB", "tokens/s");
   for (const eval_result& r : report.results) {
     const std::string right = r.answers == 0 ? "-" : std::to_string(r.correct) + "/" + std::to_string(r.answers);
-    table +=
-        text("%-10s %12s %6lld %11s %8s %22s %26s %6s %7s %6s %10.1f %9.0f\n", name_of(r.name), budget_text(r).c_str(),
-             static_cast<long long>(r.topk), right.c_str(), number_or_dash(r.accuracy, "%.3f").c_str(),
-             interval_text(r.retention, 3, report.lines).c_str(), interval_text(r.kl, 5, report.lines).c_str(),
-             number_or_dash(r.agreement, "%.3f").c_str(), r.loss ? text("%.4f", r.loss->value).c_str() : "-",
-             number_or_dash(r.recall, "%.3f").c_str(), static_cast<double>(r.kv_bytes) / 1024, r.tokens_per_second);
+    table += text("%-10s %12s %6lld %11s %8s %22s %26s %6s %7s %7s %6s %10.1f %9.0f\n", name_of(r.name),
+                  budget_text(r).c_str(), static_cast<long long>(r.topk), right.c_str(),
+                  number_or_dash(r.accuracy, "%.3f").c_str(), interval_text(r.retention, 3, report.lines).c_str(),
+                  interval_text(r.kl, 5, report.lines).c_str(), number_or_dash(r.agreement, "%.3f").c_str(),
+                  value_text(r.loss).c_str(), value_text(r.excess).c_str(), number_or_dash(r.recall, "%.3f").c_str(),
+                  static_cast<double>(r.kv_bytes) / 1024, r.tokens_per_second);
   }
   return table +
          "\nbudget in KV entries a head; KL (nats), agreement and loss of the next token over the positions from the "
-         "budget on;\nrecall: when a line ends, the share held of the tokens that its later part attended to most;\nKV "
+         "budget on;\nexcess: of the loss, what is over the full model's at the same positions; recall: when a line "
+         "ends, the share held of the tokens\nthat its later part attended to most;\nKV "
          "KiB: the most held at once for a line, all layers, scorers' memory included\n";
 }
 
@@ -96,6 +99,9 @@ std::string eval_json(const eval_report& report) {
                        {"kl_low", part(r.kl, &ratio_estimate::low)},
                        {"kl_high", part(r.kl, &ratio_estimate::high)},
                        {"loss", part(r.loss, &ratio_estimate::value)},
+                       {"excess", part(r.excess, &ratio_estimate::value)},
+                       {"excess_low", part(r.excess, &ratio_estimate::low)},
+                       {"excess_high", part(r.excess, &ratio_estimate::high)},
                        {"recall", or_null(r.recall)},
                        {"layer_recall", r.layer_recall}});
   }

@@ -109,7 +109,7 @@ TEST_CASE("every figure is what its definition makes of the logits: positions fr
   const auto vocabulary = static_cast<std::size_t>(data.network.config().vocabulary);
   for (const method m : {method::full, method::random, method::kvpop}) {
     CAPTURE(qwen3::name_of(m));
-    double kl = 0, loss = 0, compared = 0, agreed = 0, correct = 0, full_correct = 0, predicted = 0;
+    double kl = 0, loss = 0, compared = 0, agreed = 0, correct = 0, full_correct = 0, predicted = 0, full_loss = 0;
     for (const qwen3::eval_line& line : data.lines) {
       const auto all = static_cast<std::int64_t>(line.tokens.size());
       const auto logits_of = [&](method name) {
@@ -138,6 +138,7 @@ TEST_CASE("every figure is what its definition makes of the logits: positions fr
         agreed += choice_of(p_row) == choice_of(q_row);
         if (t + 1 == line.tokens.size()) continue;  // nothing comes after the last
         loss -= q[static_cast<std::size_t>(line.tokens[t + 1])];
+        full_loss -= p[static_cast<std::size_t>(line.tokens[t + 1])];
         predicted += 1;
       }
       for (const qwen3::token_range& answer : line.answers) {
@@ -155,6 +156,7 @@ TEST_CASE("every figure is what its definition makes of the logits: positions fr
     CHECK(*r.agreement == doctest::Approx(agreed / compared));
     CHECK(std::abs(r.kl->value - kl / compared) < 1e-5 * (1 + kl / compared));
     CHECK(r.loss->value == doctest::Approx(loss / predicted).epsilon(1e-5));
+    CHECK(std::abs(r.excess->value - (loss - full_loss) / predicted) < 1e-5);
   }
 }
 
@@ -218,6 +220,7 @@ TEST_CASE("JSON in the shape that is promised, null where there is nothing to te
   r.retention = qwen3::ratio_estimate{0.8, 0.7, 0.9};
   r.kl = qwen3::ratio_estimate{0.5, 0.4, 0.75};
   r.loss = qwen3::ratio_estimate{2.5, 2, 3};
+  r.excess = qwen3::ratio_estimate{0.5, -0.5, 1.5};
   r.recall = 0.25;
   r.layer_recall = {0.5, 0};
   r.agreement = 0.25;
@@ -225,14 +228,16 @@ TEST_CASE("JSON in the shape that is promised, null where there is nothing to te
   r.tokens_per_second = 10;
   report.results.push_back(r);
   const auto json = nlohmann::ordered_json::parse(qwen3::eval_json(report));
-  CHECK(json.dump() ==
-        R"({"model":"m","data":"d","lines":2,"tokens":30,"results":[)"
-        R"({"method":"keynorm","budget":12,"topk":3,"answers":0,"correct":0,"accuracy":null,"retention":null,)"
-        R"("retention_low":null,"retention_high":null,"kl":null,"agreement":null,"kv_bytes":0,"tokens_per_second":0.0,)"
-        R"("kl_low":null,"kl_high":null,"loss":null,"recall":null,"layer_recall":[]},)"
-        R"({"method":"keynorm","budget":12,"topk":3,"answers":4,"correct":3,"accuracy":0.75,"retention":0.8,)"
-        R"("retention_low":0.7,"retention_high":0.9,"kl":0.5,"agreement":0.25,"kv_bytes":1024,)"
-        R"("tokens_per_second":10.0,"kl_low":0.4,"kl_high":0.75,"loss":2.5,"recall":0.25,"layer_recall":[0.5,0.0]}]})");
+  CHECK(
+      json.dump() ==
+      R"({"model":"m","data":"d","lines":2,"tokens":30,"results":[)"
+      R"({"method":"keynorm","budget":12,"topk":3,"answers":0,"correct":0,"accuracy":null,"retention":null,)"
+      R"("retention_low":null,"retention_high":null,"kl":null,"agreement":null,"kv_bytes":0,"tokens_per_second":0.0,)"
+      R"("kl_low":null,"kl_high":null,"loss":null,"excess":null,"excess_low":null,"excess_high":null,"recall":null,"layer_recall":[]},)"
+      R"({"method":"keynorm","budget":12,"topk":3,"answers":4,"correct":3,"accuracy":0.75,"retention":0.8,)"
+      R"("retention_low":0.7,"retention_high":0.9,"kl":0.5,"agreement":0.25,"kv_bytes":1024,)"
+      R"("tokens_per_second":10.0,"kl_low":0.4,"kl_high":0.75,"loss":2.5,"excess":0.5,"excess_low":-0.5,"excess_high":1.5,"recall":0.25,)"
+      R"("layer_recall":[0.5,0.0]}]})");
   const std::string table = qwen3::eval_table(report);
   CHECK(table.find("keynorm") != std::string::npos);
   CHECK(table.find("0.800 [0.700, 0.900]") != std::string::npos);
