@@ -81,7 +81,7 @@ accuracy_of() { # SCORER
 }
 
 live_training() {
-  local steps=200 recipe
+  local steps=300 recipe
   say "a scorer trained from scratch, for 64 entries a head, $steps steps: about a minute"
   recipe=(train --model "$notebook" --data "$output/train.jsonl" --scorer kvpop-mlp --budget 64 --window 32 --target max)
   "$qwen3" notebook --sequences $((steps * 4)) --tokens 1024 --seed 7 >"$output/train.jsonl"
@@ -98,7 +98,7 @@ real_model() {
   fi
   say "SmolLM2-135M-Instruct, holding 64 entries a head"
   "$qwen3" generate --model "$smollm2" --chat --prompt "What is the capital of France, and what is it known for?" \
-    --max-tokens 80 --method h2o --budget 64 --window 32
+    --max-tokens 80 --method h2o --budget 64
   say "SmolLM2 on this project's own text, at a quarter of the cache"
   "$here/text_lines.sh" 2000 1 "$root/docs/method.md" >"$output/text.jsonl"
   "$qwen3" eval --model "$smollm2" --data "$output/text.jsonl" --methods full,streaming,keynorm,h2o,tova,snapkv \
